@@ -1,27 +1,7 @@
 # Virtual neurons (--ffn-length): trained beside a prefix and alone, on bases of every kind of
 # feed-forward block. Folding changes no bit, a start with values of zero changes no loss, decoding
 # one token at a time agrees with a pass, and what cannot hold neurons refuses in one line.
-"$MAKE_TINY" bert 1 bert || exit 1
-"$MAKE_TINY" tokens 1 || exit 1
-# config NAME TOKENIZER KEYS
-config() {
-    printf '{"model_type": "%s", "vocab_size": 258, "initializer_range": 0.3, %s}\n' "${1%%.*}" "$3" >"$1.json"
-    run 0 new-base --config "$1.json" --tokenizer "$2" --out "$1.h5" --quiet
-}
-common='"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4'
-config bert bert "$common"
-config modernbert bert "$common, \"local_attention\": 8, \"max_position_embeddings\": 128"
-config llama tokens "$common, \"num_key_value_heads\": 2, \"max_position_embeddings\": 128, \"bos_token_id\": 256, \"eos_token_id\": 257"
-config gpt2 tokens '"n_embd": 32, "n_inner": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "eos_token_id": 257'
-config gpt_neox tokens "$common, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
-config gemma2 tokens "$common, \"num_key_value_heads\": 2, \"head_dim\": 8, \"sliding_window\": 16, \"max_position_embeddings\": 128, \"bos_token_id\": 256, \"eos_token_id\": 257"
-config olmo2 tokens "$common, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
-config t5 tokens '"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 257'
-for i in 1 2 3 4 5 6 7 8; do
-    printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>class.tsv
-    printf '{"prompt": "copy %d and %d", "completion": "%d"}\n' $i $((i * 7)) $((i * 7)) >>lm.jsonl
-done
-how='--ffn-length 5 --batch-size 3 --threads 2 --precision f32 --seed 2 --force --quiet'
+. "$SOURCE/tests/cli/neuron_bases.sh"
 
 for base in bert modernbert llama gpt2 gpt_neox gemma2 olmo2 t5; do
     data='lm.jsonl'
