@@ -132,12 +132,13 @@ static void put_contents(kvf__html *h, const kvf_json *facts, bool curves)
 {
     static const struct {
         const char *fact, *id, *title;
-    } SECTIONS[] = {{"answers", "answers", "Answers"}, {"samples", "samples", "Before and after"},
-                    {"history", "curves", "Curves"},   {"prefix", "norms", "Norms"},
-                    {"virtual", "norms", "Norms"},     {"attention", "attention", "Attention"},
-                    {"words", "words", "Words"},       {"options", "options", "Options"},
-                    {"lineage", "lineage", "Lineage"}, {"attributes", "attributes", "File"},
-                    {"tensors", "tensors", "Tensors"}};
+    } SECTIONS[] = {
+        {"answers", "answers", "Answers"},       {"samples", "samples", "Before and after"},
+        {"history", "curves", "Curves"},         {"prefix", "norms", "Norms"},
+        {"virtual", "norms", "Norms"},           {"neurons", "neurons", "Neurons"},
+        {"attention", "attention", "Attention"}, {"words", "words", "Words"},
+        {"options", "options", "Options"},       {"lineage", "lineage", "Lineage"},
+        {"attributes", "attributes", "File"},    {"tensors", "tensors", "Tensors"}};
 
     kvf__html_put(h, "<nav aria-label=\"Sections\"><ul>\n");
     for (size_t i = 0; i < sizeof SECTIONS / sizeof SECTIONS[0]; i++)

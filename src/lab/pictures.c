@@ -34,20 +34,31 @@ static void put_bar(kvf__html *h, double value, double most)
     kvf__html_put(h, "</td>");
 }
 
-static void put_layers(kvf__html *h, const kvf_json *keys, const kvf_json *values)
+/* Writes a table of norms by layer, with a column for each part that `norms` has. */
+static void put_layers(kvf__html *h, const kvf_json *norms, const char *title, const char *unit)
 {
-    double most_key = largest(keys), most_value = largest(values);
+    static const char *const PARTS[] = {"keys", "values", "key", "gate", "up", "value", "bias"};
+    enum { N_PARTS = sizeof PARTS / sizeof PARTS[0] };
+    const kvf_json *part[N_PARTS];
+    double most[N_PARTS];
+    int n = 0;
 
-    kvf__html_put(
-        h,
-        "<figure class=\"whole\">\n<figcaption><h3>By layer</h3> <span class=\"unit\">L2 norm over "
-        "all virtual tokens</span></figcaption>\n<table class=\"bars\"><thead><tr>"
-        "<th scope=\"col\">layer</th><th scope=\"col\">keys</th><th scope=\"col\">"
-        "values</th></tr></thead>\n<tbody>\n");
-    for (size_t l = 0; l < kvf_json_size(keys); l++) {
+    kvf__html_printf(h,
+                     "<figure class=\"whole\">\n<figcaption><h3>%s</h3> <span class=\"unit\">L2 "
+                     "norm over all virtual %s</span></figcaption>\n<table class=\"bars\"><thead>"
+                     "<tr><th scope=\"col\">layer</th>",
+                     title, unit);
+    for (int i = 0; i < N_PARTS; i++) {
+        if (!(part[n] = kvf_json_get(norms, PARTS[i]))) continue;
+        most[n] = largest(part[n]);
+        n++;
+        kvf__html_printf(h, "<th scope=\"col\">%s</th>", PARTS[i]);
+    }
+    kvf__html_put(h, "</tr></thead>\n<tbody>\n");
+    for (size_t l = 0; n && l < kvf_json_size(part[0]); l++) {
         kvf__html_printf(h, "<tr><th scope=\"row\">%zu</th>", l);
-        put_bar(h, row_norm(kvf_json_at(keys, l)), most_key);
-        put_bar(h, row_norm(kvf_json_at(values, l)), most_value);
+        for (int i = 0; i < n; i++)
+            put_bar(h, row_norm(kvf_json_at(part[i], l)), most[i]);
         kvf__html_put(h, "</tr>\n");
     }
     kvf__html_put(h, "</tbody></table>\n</figure>\n");
@@ -72,30 +83,26 @@ static void put_virtual(kvf__html *h, const kvf_json *norms)
 void kvf__norms_put(kvf__html *h, const kvf_json *facts)
 {
     const kvf_json *prefix = kvf_json_get(facts, "prefix");
+    const kvf_json *neurons = kvf_json_get(facts, "neurons");
     const kvf_json *norms = kvf_json_get(facts, "virtual");
-    kvf__heat map = {.id = "keys",
-                     .title = "Keys",
-                     .unit = "L2 norm",
-                     .label = "Norm of the prefix's keys by layer and virtual token",
-                     .row_name = "layer",
-                     .column_name = "token",
-                     .rows = kvf_json_get(prefix, "keys")};
+    const kvf__heat maps[] = {
+        {"keys", "Keys", "L2 norm", "Norm of the prefix's keys by layer and virtual token", "layer",
+         "token", kvf_json_get(prefix, "keys"), false},
+        {"values", "Values", "L2 norm", "Norm of the prefix's values by layer and virtual token",
+         "layer", "token", kvf_json_get(prefix, "values"), false},
+        {"neurons", "Values of the virtual neurons", "L2 norm; training begins at 0",
+         "Norm of the virtual neurons' values by layer and neuron", "layer", "neuron",
+         kvf_json_get(neurons, "value"), false}};
 
-    if (!prefix && !norms) return;
-    kvf__html_put(h, "<section id=\"norms\">\n<h2>Norms of the virtual tokens</h2>\n");
+    if (!prefix && !norms && !neurons) return;
+    kvf__html_put(h, "<section id=\"norms\">\n<h2>Norms of the trained values</h2>\n");
     if (norms) put_virtual(h, norms);
-    if (prefix) {
-        kvf__html_put(h, "<div class=\"charts\">\n");
-        kvf__heat_put(h, &map);
-        map.id = "values";
-        map.title = "Values";
-        map.label = "Norm of the prefix's values by layer and virtual token";
-        map.rows = kvf_json_get(prefix, "values");
-        kvf__heat_put(h, &map);
-        put_layers(h, kvf_json_get(prefix, "keys"), kvf_json_get(prefix, "values"));
-        kvf__html_put(h, "</div>\n");
-    }
-    kvf__html_put(h, "</section>\n");
+    kvf__html_put(h, "<div class=\"charts\">\n");
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
+        kvf__heat_put(h, &maps[i]);
+    if (prefix) put_layers(h, prefix, "By layer", "tokens");
+    if (neurons) put_layers(h, neurons, "Virtual neurons by layer", "neurons");
+    kvf__html_put(h, "</div>\n</section>\n");
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
  *   written             time, as a text
  *   attributes, options, lineage, history, tensors   as kvf_inspect() gives them
  *   prefix {keys, values}  [L][P] L2 norms over heads; a masked layer is null
+ *   neurons {key or gate, up?, value, bias?}  [L][N] L2 norms, likewise
  *   virtual             [P] L2 norms of vectors at the input
  *   attention {share [L][H], labels, rows, data, before?, after?}    shares in 0 .. 1; losses of
  *                       these rows without and with the prefix, in nats

@@ -50,6 +50,27 @@ static kvf_status prefix_norms(kvf__report_facts *r, const kvf__prefix *prefix)
     return KVF_OK;
 }
 
+/* Adds the norms [L][N] of the neurons by array; null for a layer without neurons. */
+static void neuron_norms(kvf__report_facts *r, const kvf__neurons *neurons)
+{
+    const kvf__neuron_shape *s = &neurons->shape;
+    kvf__neuron_array array[KVF__NEURON_ARRAYS];
+    const int arrays = kvf__neuron_arrays(neurons, array);
+    kvf_json *found = kvf_json_object();
+
+    for (int i = 0; i < arrays; i++) {
+        const int64_t width = array[i].columns;
+        kvf_json *rows = kvf_json_array();
+        for (int64_t l = 0; l < s->L; l++)
+            kvf_json_add(rows,
+                         neurons->layer_mask[l]
+                             ? kvf__norms_of(array[i].at + l * s->N * width, s->N, width, width)
+                             : kvf_json_new_null());
+        kvf_json_set(found, array[i].name, rows);
+    }
+    kvf_json_set(r->facts, "neurons", found);
+}
+
 /* Adds norms of the values in the file. */
 static kvf_status add_norms(kvf__report_facts *r)
 {
@@ -60,7 +81,10 @@ static kvf_status add_norms(kvf__report_facts *r)
                             "tokens, so name it with --base.");
         return KVF_OK;
     }
-    if (!prefix->file.prefix.P && !prefix->file.vectors.P)
+    const kvf__neurons *neurons = &prefix->file.prefix.neurons;
+    if (neurons->shape.N)
+        neuron_norms(r, neurons);
+    else if (!prefix->file.prefix.P && !prefix->file.vectors.P)
         kvf__report_note(r,
                          "Method %s trains parameters of the base and has no virtual tokens: the "
                          "norms of the trained parameters are listed with the tensors.",

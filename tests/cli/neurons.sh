@@ -82,6 +82,14 @@ run 0 merge alone.h5 --out alone-p.h5
 has out '^alone-p.h5: \[2, 2, 1, 2, 0, 8\] f32, '
 run 0 inspect alone-p.h5
 has out '^alone-p.h5: prefix, features layer-mask, neurons$'
+# a report shows neurons beside a prefix, and alone, where a layer without them has no norms
+run 0 report whole-p.h5 --out page.html
+for id in keys values neurons; do has page.html "<figure class=\"heat\" id=\"$id\""; done
+has page.html '<th scope="col">gate</th><th scope="col">up</th><th scope="col">value</th>'
+run 0 report alone-p.h5 --out page.html --force
+! grep -q -e '<figure class="heat" id="keys"' -e 'Method mlp trains parameters of the base' page.html ||
+    fail 'the report of neurons alone has a prefix, or a note on a method without one'
+has page.html '<tr><th scope="row">0</th><td>&ndash;</td><td>&ndash;</td><td>&ndash;</td></tr>'
 loss() { # FILE
     run 0 eval --base llama.h5 --prefix "$1" --data lm.jsonl --threads 2 --precision f32 --json
     value loss

@@ -129,6 +129,7 @@ static const char *const HOSTILE =
     "\"history\":{\"steps\":3,\"best_step\":2,\"best_metric\":\"" EVIL "\",\"best_value\":0.5},"
     "\"tensors\":[{\"name\":\"" EVIL "\",\"shape\":[2,3],\"dtype\":\"" EVIL "\",\"bytes\":24}],"
     "\"prefix\":{\"keys\":[[1,2],null],\"values\":[[3,4],null]},"
+    "\"neurons\":{\"key\":[[1,2],null],\"value\":[[3,4],null],\"bias\":[[0,1],null]},"
     "\"attention\":{\"share\":[[0.25,0.5],[0,1]],\"labels\":5,\"rows\":2,\"data\":\"" EVIL "\","
     "\"before\":3.5,\"after\":2.5},"
     "\"words\":{\"layers\":[{\"layer\":0,\"tokens\":[{\"key\":[{\"text\":\"" EVIL
