@@ -50,6 +50,12 @@ typedef struct kvf_serve_options {
     /* [n_prefixes]; texts are borrowed, also in the other fields */
     const kvf_serve_prefix *prefixes;
     size_t n_prefixes;
+    /* [n_prefix_dirs] folders whose files NAME.h5, also in subfolders, are models. A file is read
+     * when a request names it, and dropped when the memory of such prefixes would exceed
+     * prefix_memory bytes. Files may be added, replaced (by rename) and removed at any time. */
+    const char *const *prefix_dirs;
+    size_t n_prefix_dirs;
+    int64_t prefix_memory;
     const char *base_name;     /* model name of the base; NULL: kvf_base_name */
     kvf_checkpoint checkpoint; /* state of run files */
     bool allow_other_base;
@@ -83,7 +89,7 @@ typedef struct kvf_serve_options {
     void *user;
 } kvf_serve_options;
 /* Returns the defaults: 127.0.0.1, port 8080, 1 MiB, 16 rows, 256 waiting of 64 MiB, 1024 tokens,
- * 4096 in a row, 30 seconds. */
+ * 4096 in a row, 30 seconds; 1 GiB for prefixes of folders. */
 kvf_serve_options kvf_serve_defaults(void);
 
 typedef struct kvf_serve_totals {

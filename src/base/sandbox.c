@@ -59,6 +59,11 @@ static void remember(kvf_ctx *ctx, const kvf__seen_file *file)
     ctx->seen[ctx->n_seen++ % KVF__SEEN_FILES] = *file;
 }
 
+const char *kvf__ctx_check_program(const kvf_ctx *ctx)
+{
+    return ctx->check_program;
+}
+
 bool kvf__sandbox_passed(const kvf_ctx *ctx, const kvf__mapfile *map)
 {
     kvf__seen_file file;

@@ -27,6 +27,7 @@ kvf_status kvf__check_end(kvf_ctx *ctx, kvf__check *check);
 void kvf__check_drop(kvf__check *check);
 /* Returns whether the file passed before and is unchanged. */
 bool kvf__sandbox_passed(const kvf_ctx *ctx, const kvf__mapfile *map);
+const char *kvf__ctx_check_program(const kvf_ctx *ctx); /* NULL: none */
 void kvf__sandbox_trust(kvf_ctx *ctx, int fd); /* marks a file that this process wrote */
 /* Marks this process as the sandbox: large values may be skipped, since they are read again. */
 void kvf__sandbox_begin(kvf_ctx *ctx);

@@ -10,7 +10,8 @@ typedef struct serve_values {
     kvf_serve_options serve;
     const char *base;
     kvf_base_options how;
-    kvf__strings prefixes, heads, allow_hosts, cors;
+    const char *prefix_memory;
+    kvf__strings prefixes, prefix_dirs, heads, allow_hosts, cors;
 } serve_values;
 
 #define AT(field)    offsetof(serve_values, field)
@@ -21,6 +22,12 @@ static const kvf__option_row OPTIONS[] = {
     {"prefix", "[NAME=]FILE", "", KVF_TEXTS, AT(prefixes),
      "prefix or run file to serve as model NAME (default: the file's name without folder and "
      "ending); may be repeated; a replaced file is read again"},
+    {"prefix-dir", "DIR", "", KVF_TEXTS, AT(prefix_dirs),
+     "folder whose files NAME.h5, also in subfolders, are served as models NAME: read at first "
+     "use, "
+     "and noticed when they are added, replaced or removed; may be repeated"},
+    {"prefix-memory", "SIZE", "1G", KVF_TEXT, AT(prefix_memory),
+     "memory for prefixes of --prefix-dir, such as 500M; the least recently used are dropped"},
     {"head", "NAME=HEAD", "", KVF_TEXTS, AT(heads),
      "head of a model whose prefix was trained on several tasks; may be repeated"},
     {"base-name", "NAME", "its own", KVF_TEXT, SERVE(base_name), "model name of the bare base"},
@@ -113,6 +120,8 @@ static int serve_on(cli_call *call, serve_values *v, kvf_base *base)
     v->serve.allow_hosts = v->allow_hosts.item;
     v->serve.n_allow_hosts = v->allow_hosts.n;
     if (v->serve.access_log && !strcmp(v->serve.access_log, CLI_STDOUT)) v->serve.access_log = "-";
+    v->serve.prefix_dirs = v->prefix_dirs.item;
+    v->serve.n_prefix_dirs = v->prefix_dirs.n;
     v->serve.cors = v->cors.item;
     v->serve.n_cors = v->cors.n;
     kvf_ctx_set_stop(call->ctx, cli_stop_install());
@@ -134,6 +143,9 @@ static int serve(cli_call *call, serve_values *v, kvf_serve_prefix *prefixes)
         code = split_prefix(call, v->prefixes.item[i], &prefixes[i]);
     for (size_t i = 0; i < v->heads.n && !code; i++)
         code = give_head(call, v->heads.item[i], prefixes, v->prefixes.n);
+    if (!code && !kvf__size_of(v->prefix_memory, &v->serve.prefix_memory))
+        code = cli_misuse(call->command, "--prefix-memory \"%s\": want a size such as 500M or 2G",
+                          v->prefix_memory);
     if (!code) code = cli_check_paths(call);
     if (code) return code;
     kvf_status st = kvf_base_open(call->ctx, v->base, &v->how, &base);
@@ -147,7 +159,7 @@ static int serve(cli_call *call, serve_values *v, kvf_serve_prefix *prefixes)
 
 static int run(cli_call *call)
 {
-    serve_values v = {.serve = kvf_serve_defaults()};
+    serve_values v = {.serve = kvf_serve_defaults(), .prefix_memory = "1G"};
     int code = cli_set_values(call, &v);
     if (code) return code;
     kvf_serve_prefix *prefixes = calloc(v.prefixes.n + 1, sizeof *prefixes);
@@ -161,7 +173,7 @@ static int run(cli_call *call)
 const cli_command cli_serve = {
     .name = "serve",
     .group = CLI_USE,
-    .synopsis = "--base PATH [--prefix [NAME=]FILE ...] [options]",
+    .synopsis = "--base PATH [--prefix [NAME=]FILE ...] [--prefix-dir DIR ...] [options]",
     .summary = "Serves a base and prefixes over HTTP, compatible with the OpenAI API.",
     .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or the "
              "base; \"prompt\" is a text, token ids, or an array of either. POST /v1/classify: "

@@ -55,6 +55,8 @@ typedef struct kvf__option_row {
  * whole number from 0 to 2147483647", with nothing changed. For KVF_TEXTS the caller provides the
  * memory of the items. */
 const char *kvf__option_set(const kvf__option_row *row, const char *value, void *options);
+/* Parses "2G", "500M", "64K" or "512" to bytes; returns false for other texts. */
+bool kvf__size_of(const char *text, int64_t *out);
 /* Returns the index of `value` in "a|b|c", or -1. In "a|b|NAME:X" each alternative may be followed
  * by a colon and any text. */
 int kvf__choice_index(const char *alternatives, const char *value);

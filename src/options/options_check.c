@@ -367,20 +367,25 @@ kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_
     return KVF_OK;
 }
 
-kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out)
+bool kvf__size_of(const char *text, int64_t *out)
 {
     static const char UNITS[] = "KMG";
     char *end = NULL;
-    *out = -1;
-    if (!text || !*text || !strcmp(text, "off")) return KVF_OK;
     const double number = strtod(text, &end);
     const char *unit = *end ? strchr(UNITS, *end) : NULL;
     const int power = unit ? 10 * (int)(unit - UNITS + 1) : 0;
     if (*text < '0' || *text > '9' || (unit ? end[1] : *end) || number > (double)(1LL << 32))
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--keep-states \"%s\": want off, or a size such as 500M or 2G", text);
+        return false;
     *out = (int64_t)(number * (double)(1LL << power));
-    return KVF_OK;
+    return true;
+}
+
+kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out)
+{
+    *out = -1;
+    if (!text || !*text || !strcmp(text, "off") || kvf__size_of(text, out)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "--keep-states \"%s\": want off, or a size such as 500M or 2G", text);
 }
 
 kvf_status kvf__options_require(kvf_ctx *ctx, const kvf_train_options *o)

@@ -11,6 +11,7 @@ typedef struct kvf__call {
     kvf__server *server;
     const struct kvf__route *route; /* NULL: unknown path */
     const char *url;                /* the path */
+    const char *limit, *after;      /* arguments of a list; NULL: not given */
     kvf__buf body;
     kvf__problem problem; /* status 0: no problem so far */
     /* answer of routes.c: one of these, or the problem */

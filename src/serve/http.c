@@ -246,6 +246,11 @@ static void check_head(kvf__call *c, const char *method)
                          content_length(c), (long long)c->server->options.max_body);
 }
 
+static const char *argument(const kvf__call *c, const char *name)
+{
+    return MHD_lookup_connection_value(c->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
 static enum MHD_Result begin_call(kvf__server *server, struct MHD_Connection *connection,
                                   const char *url, const char *method, void **mine)
 {
@@ -257,6 +262,8 @@ static enum MHD_Result begin_call(kvf__server *server, struct MHD_Connection *co
                      .route = kvf__route_find(url),
                      .arrived = kvf__clock()};
     snprintf(c->method, sizeof c->method, "%s", method);
+    c->limit = argument(c, "limit");
+    c->after = argument(c, "after");
     *mine = c;
     check_head(c, method);
     bool at_once = header(c, MHD_HTTP_HEADER_EXPECT) || content_length(c) > DISCARD_BYTES;
@@ -324,10 +331,14 @@ static void end_call(void *user, struct MHD_Connection *connection, void **mine,
         kvf__job_abandon(c->job);
         c->job->out.sleeper = NULL;
         server->queue.unanswered--;
+        pthread_mutex_unlock(&server->queue.lock);
+    }
+    log_call(c, &reply); /* it names the job's model */
+    if (c->job) {
+        pthread_mutex_lock(&server->queue.lock);
         kvf__job_drop(c->job);
         pthread_mutex_unlock(&server->queue.lock);
     }
-    log_call(c, &reply);
     kvf__buf_done(&c->body);
     kvf__buf_done(&c->reply);
     kvf__free(c);

@@ -59,7 +59,7 @@ bool kvf__job_abandon(kvf__job *job)
     if (job->out.gone) return true;
     job->out.gone = true;
     job->server->metrics.gone++;
-    if (job->in == &queue->unread || job->in == &queue->ready) {
+    if (job->in && job->in != &job->server->running) {
         kvf__queue_remove(queue, job);
         kvf__job_drop(job);
     }

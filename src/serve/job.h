@@ -47,6 +47,7 @@ typedef struct kvf__job {
     kvf__ids *prompts;         /* [n_prompts] */
     kvf__echo *echoes;         /* [n_prompts], NULL: no echo */
     kvf__choice *choices;      /* [n_choices]: request.n for each prompt */
+    char model[KVF__MODEL_NAME + 1];
     int64_t n_prompts, n_choices;
     int64_t started; /* choices that have or had a row */
     bool first;      /* waiting for the first token */
@@ -55,6 +56,7 @@ typedef struct kvf__job {
     /* protected by the queue's lock */
     struct kvf__job *next;
     kvf__job_list *in; /* list that contains it; NULL: none */
+    size_t needs;      /* memory that its prefix waits for */
     size_t bytes;      /* memory that it takes while waiting */
     int64_t ticket;    /* jobs get rows in ticket order */
     int owners;

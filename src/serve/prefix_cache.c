@@ -1,24 +1,34 @@
-/* Prefixes by name, with a watch on their files. A changed file is read again between steps: new
- * requests get the new prefix, running rows keep the old one. A file has changed if inode, size or
- * time differ from the last attempt. A file that cannot be used causes one warning and is tried
- * again after the next change. */
+/* Prefixes by name. Files of the command line are read at the start and watched: a changed file is
+ * read again between steps, new requests get the new prefix, running rows keep the old one. A file
+ * that cannot be used causes one warning and is tried again after the next change.
+ *
+ * Files of folders are read when a request names them, by the thread that reads requests, and
+ * dropped in the order of their last use where --prefix-memory needs the place. Each request
+ * compares the file with the one that was read, so it gets the file's present content or an error.
+ * A file has changed if inode, size or time differ. */
 #include "prefix_cache.h"
 #include "completion.h"
 #include "session.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
-
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { MOST_NAME = 64 };
-static const double LOOK_SECONDS = 0.5;
+/* MISS: age of a pass that an unknown name repeats. FRESH: steps of the clock of file systems. */
+static const double LOOK_SECONDS = 0.5, MISS_SECONDS = 0.25, FRESH_SECONDS = 0.05;
 
-kvf__prefix_ref *kvf__prefix_cache_get(kvf__prefix_cache *cache, int64_t i)
+/* ---- references ------------------------------------------------------------------------------ */
+
+/* Adds a use of an entry's prefix. Called under the lock. */
+static kvf__prefix_ref *use(kvf__prefix_cache *cache, const kvf__cached_prefix *entry)
 {
-    pthread_mutex_lock(&cache->lock);
-    kvf__prefix_ref *ref = cache->entries[i].ref;
-    ref->uses++;
-    pthread_mutex_unlock(&cache->lock);
+    kvf__prefix_ref *ref = entry->ref;
+    if (ref && ref->uses++ == 1) cache->idle -= ref->bytes;
     return ref;
 }
 
@@ -36,10 +46,33 @@ void kvf__prefix_cache_put(kvf__prefix_cache *cache, kvf__prefix_ref *ref)
 {
     if (!ref) return;
     pthread_mutex_lock(&cache->lock);
-    const bool used = --ref->uses > 0;
+    const int64_t uses = --ref->uses;
+    if (!uses) cache->bytes -= ref->bytes;
+    if (uses == 1 && ref->kept) cache->idle += ref->bytes;
     pthread_mutex_unlock(&cache->lock);
-    if (!used) free_ref(ref);
+    if (!uses) free_ref(ref);
 }
+
+/* Replaces the prefix of an entry; NULL: none. */
+static void set_ref(kvf__prefix_cache *cache, kvf__cached_prefix *entry, kvf__prefix_ref *ref)
+{
+    pthread_mutex_lock(&cache->lock);
+    kvf__prefix_ref *before = entry->ref;
+    entry->ref = ref;
+    if (ref) {
+        ref->kept = true;
+        cache->bytes += ref->bytes;
+        cache->idle += ref->bytes;
+    }
+    if (before) {
+        before->kept = false;
+        if (before->uses == 1) cache->idle -= before->bytes;
+    }
+    pthread_mutex_unlock(&cache->lock);
+    kvf__prefix_cache_put(cache, before);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* Opens a classifier. A prefix that changes the base gets a base of its own. */
 static kvf_status open_classifier(kvf_ctx *ctx, const kvf__prefix_cache *cache,
@@ -125,15 +158,15 @@ static kvf_status check_fit(kvf_ctx *ctx, const kvf__prefix_cache *cache, const 
                      (long long)prefix->file.id.P);
 }
 
-static kvf_status load(kvf_ctx *ctx, const kvf__prefix_cache *cache, size_t i,
-                       kvf__prefix_ref **out)
+/* path: the entry's, or that of an open file. */
+static kvf_status load(kvf_ctx *ctx, const kvf__prefix_cache *cache,
+                       const kvf__cached_prefix *entry, const char *path, kvf__prefix_ref **out)
 {
-    const kvf_serve_prefix *row = &cache->options->prefixes[i];
     kvf_prefix *prefix = NULL;
-    KVF_TRY(kvf_prefix_open_on(ctx, row->path, cache->base, cache->options->checkpoint, &prefix));
-    kvf_status st = row->head ? kvf_prefix_use_head(ctx, prefix, row->head) : KVF_OK;
+    KVF_TRY(kvf_prefix_open_on(ctx, path, cache->base, cache->options->checkpoint, &prefix));
+    kvf_status st = entry->head ? kvf_prefix_use_head(ctx, prefix, entry->head) : KVF_OK;
     if (!st) st = check_fit(ctx, cache, prefix);
-    if (st) st = kvf__fail_prefix(ctx, st, "%s", row->path);
+    if (st) st = kvf__fail_prefix(ctx, st, "%s", path);
     if (!st) st = make_ref(ctx, cache, prefix, out);
     if (st) kvf_prefix_free(prefix);
     if (!st && !strcmp(kvf__prefix_row_form(prefix), "chat") &&
@@ -141,7 +174,7 @@ static kvf_status load(kvf_ctx *ctx, const kvf__prefix_cache *cache, size_t i,
         kvf__log(ctx, KVF_LOG_WARN,
                  "%s: trained on chats: ask it at /v1/chat/completions; a prompt at "
                  "/v1/completions is plain text",
-                 row->name);
+                 entry->name);
     return st;
 }
 
@@ -153,59 +186,94 @@ static bool is_name(const char *name)
     return n && n <= MOST_NAME && strspn(name, letters) == n;
 }
 
-static kvf_status check_name(kvf_ctx *ctx, const kvf__prefix_cache *cache, size_t i)
+static kvf_status add_entry(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name,
+                            const char *path, kvf__cached_prefix **out)
 {
-    const char *name = cache->entries[i].name;
-    if (!is_name(name))
+    const size_t n = strlen(name) + 1, m = path ? strlen(path) + 1 : 0;
+    kvf__cached_prefix *entry = NULL;
+    KVF_TRY(kvf__reserve(ctx, &cache->entries, &cache->capacity, cache->n + 1, sizeof entry));
+    KVF_TRY(kvf__alloc(ctx, sizeof *entry + n + m, &entry));
+    memcpy(entry->name, name, n);
+    if (path) entry->path = memcpy(entry->name + n, path, m);
+    cache->entries[cache->n++] = *out = entry;
+    return KVF_OK;
+}
+
+static kvf__cached_prefix *find(const kvf__prefix_cache *cache, const char *name)
+{
+    int64_t at = -1;
+    kvf__map_get(&cache->index, name, strlen(name), &at);
+    return at < 0 ? NULL : cache->entries[at];
+}
+
+/* Adds a model of the command line. */
+static kvf_status add_fixed(kvf_ctx *ctx, kvf__prefix_cache *cache, const kvf_serve_prefix *row)
+{
+    kvf__cached_prefix *entry = NULL;
+    const char *own = cache->options->base_name, *base = own ? own : kvf_base_name(cache->base);
+    if (row && !is_name(row->name))
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "prefix name \"%.80s\": want 1 to 64 letters, digits and ._:/-", name);
-    for (size_t k = 0; k < cache->n; k++)
-        if (k != i && !strcmp(cache->entries[k].name, name))
-            return kvf__fail(ctx, KVF_EUSAGE, "prefix name \"%s\" is %s", name,
-                             k + 1 == cache->n ? "the base's name" : "given twice");
+                         "prefix name \"%.80s\": want 1 to 64 letters, digits and ._:/-",
+                         row->name);
+    if (row && (!strcmp(row->name, base) || find(cache, row->name)))
+        return kvf__fail(ctx, KVF_EUSAGE, "prefix name \"%s\" is %s", row->name,
+                         strcmp(row->name, base) ? "given twice" : "the base's name");
+    KVF_TRY(add_entry(ctx, cache, row ? row->name : base, row ? row->path : NULL, &entry));
+    KVF_TRY(
+        kvf__map_put(ctx, &cache->index, entry->name, strlen(entry->name), (int64_t)cache->n - 1));
+    if (!row) return make_ref(ctx, cache, NULL, &entry->ref);
+    entry->head = row->head;
+    stat(row->path, &entry->seen); /* load reports the error */
+    return load(ctx, cache, entry, entry->path, &entry->ref);
+}
+
+static kvf_status open_roots(kvf_ctx *ctx, kvf__prefix_cache *cache)
+{
+    const kvf_serve_options *o = cache->options;
+    KVF_TRY(kvf__alloc_array(ctx, o->n_prefix_dirs, sizeof *cache->roots, &cache->roots));
+    for (size_t i = 0; i < o->n_prefix_dirs; i++) {
+        cache->roots[i] = realpath(o->prefix_dirs[i], NULL);
+        if (!cache->roots[i] || access(cache->roots[i], R_OK | X_OK) ||
+            !kvf__is_dir(cache->roots[i]))
+            return kvf__fail(ctx, KVF_EIO, "%s: want a folder that can be read", o->prefix_dirs[i]);
+    }
     return KVF_OK;
 }
 
 static kvf_status fill(kvf_ctx *ctx, kvf__prefix_cache *cache)
 {
-    const size_t n = cache->n - 1;
-    for (size_t i = 0; i < n; i++)
-        cache->entries[i].name = cache->options->prefixes[i].name;
-    const char *own = cache->options->base_name;
-    cache->entries[n].name = own ? own : kvf_base_name(cache->base);
-    for (size_t i = 0; i < n; i++) {
-        KVF_TRY(check_name(ctx, cache, i));
-        stat(cache->options->prefixes[i].path,
-             &cache->entries[i].seen); /* load reports the error */
-        KVF_TRY(load(ctx, cache, i, &cache->entries[i].ref));
-    }
-    return make_ref(ctx, cache, NULL, &cache->entries[n].ref);
+    for (size_t i = 0; i < cache->options->n_prefixes; i++)
+        KVF_TRY(add_fixed(ctx, cache, &cache->options->prefixes[i]));
+    KVF_TRY(add_fixed(ctx, cache, NULL));
+    cache->n_fixed = cache->n;
+    KVF_TRY(open_roots(ctx, cache));
+    kvf__prefix_cache_look(ctx, cache, 0);
+    return KVF_OK;
 }
 
 kvf_status kvf__prefix_cache_init(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
                                   kvf__prefix_cache *out)
 {
-    *out = (kvf__prefix_cache){.options = options, .base = base, .n = options->n_prefixes + 1};
+    *out = (kvf__prefix_cache){.options = options, .base = base};
     pthread_mutex_init(&out->lock, NULL);
-    kvf_status st = kvf__alloc_array(ctx, out->n, sizeof *out->entries, &out->entries);
-    return st ? st : fill(ctx, out);
+    return fill(ctx, out);
 }
 
 void kvf__prefix_cache_done(kvf__prefix_cache *cache)
 {
-    if (!cache->n) return;
-    for (size_t i = 0; cache->entries && i < cache->n; i++)
-        kvf__prefix_cache_put(cache, cache->entries[i].ref);
+    if (!cache->options) return;
+    for (size_t i = 0; i < cache->n; i++) {
+        kvf__prefix_cache_put(cache, cache->entries[i]->ref);
+        kvf__free(cache->entries[i]);
+    }
+    for (size_t i = 0; cache->roots && i < cache->options->n_prefix_dirs; i++)
+        free(cache->roots[i]);
+    kvf__free(cache->roots);
     kvf__free(cache->entries);
+    kvf__map_done(&cache->index);
+    kvf__buf_done(&cache->note);
     pthread_mutex_destroy(&cache->lock);
     *cache = (kvf__prefix_cache){0};
-}
-
-int64_t kvf__prefix_cache_find(const kvf__prefix_cache *cache, const char *name)
-{
-    for (size_t i = 0; i < cache->n; i++)
-        if (!strcmp(cache->entries[i].name, name)) return (int64_t)i;
-    return -1;
 }
 
 static bool same_file(const struct stat *a, const struct stat *b)
@@ -214,28 +282,22 @@ static bool same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-static void refresh(kvf_ctx *ctx, kvf__prefix_cache *cache, size_t i)
+static void refresh(kvf_ctx *ctx, kvf__prefix_cache *cache, kvf__cached_prefix *entry)
 {
     struct stat now;
     kvf__prefix_ref *ref = NULL;
-    if (stat(cache->options->prefixes[i].path, &now))
-        return; /* the file is being replaced: between
-                 * unlink and rename */
-    if (same_file(&now, &cache->entries[i].seen)) return;
-    cache->entries[i].seen = now;
-    if (load(ctx, cache, i, &ref)) {
+    if (stat(entry->path, &now)) return; /* the file is being replaced: between unlink and rename */
+    if (same_file(&now, &entry->seen)) return;
+    entry->seen = now;
+    if (load(ctx, cache, entry, entry->path, &ref)) {
         cache->failed_reloads++;
         kvf__log(ctx, KVF_LOG_WARN, "%s; %s keeps its previous content", kvf_ctx_error(ctx),
-                 cache->entries[i].name);
+                 entry->name);
         return;
     }
-    pthread_mutex_lock(&cache->lock);
-    kvf__prefix_ref *before = cache->entries[i].ref;
-    cache->entries[i].ref = ref;
-    pthread_mutex_unlock(&cache->lock);
-    kvf__prefix_cache_put(cache, before);
+    set_ref(cache, entry, ref);
     cache->reloads++;
-    kvf__log(ctx, KVF_LOG_INFO, "%s: file changed, read again", cache->options->prefixes[i].path);
+    kvf__log(ctx, KVF_LOG_INFO, "%s: file changed, read again", entry->path);
 }
 
 void kvf__prefix_cache_refresh(kvf_ctx *ctx, kvf__prefix_cache *cache)
@@ -243,6 +305,352 @@ void kvf__prefix_cache_refresh(kvf_ctx *ctx, kvf__prefix_cache *cache)
     const double now = kvf__clock();
     if (now - cache->looked < LOOK_SECONDS) return;
     cache->looked = now;
-    for (size_t i = 0; i + 1 < cache->n; i++)
-        refresh(ctx, cache, i);
+    for (size_t i = 0; i < cache->options->n_prefixes; i++) {
+        pthread_mutex_lock(&cache->lock); /* a pass over folders replaces the table */
+        kvf__cached_prefix *entry = cache->entries[i];
+        pthread_mutex_unlock(&cache->lock);
+        refresh(ctx, cache, entry);
+    }
+    pthread_mutex_lock(&cache->lock);
+    kvf__buf note = cache->note;
+    cache->note = (kvf__buf){0};
+    pthread_mutex_unlock(&cache->lock);
+    if (note.n) kvf__log(ctx, KVF_LOG_WARN, "%s", note.data);
+    kvf__buf_done(&note);
+}
+
+/* ---- folders: names -------------------------------------------------------------------------- */
+
+typedef struct pass {
+    kvf_ctx *ctx;
+    kvf__prefix_cache *cache;
+    size_t n_before; /* entries before the pass */
+} pass;
+
+static kvf_status add_name(const pass *p, const char *root, const char *name)
+{
+    char *path = NULL;
+    kvf__cached_prefix *entry = NULL;
+    KVF_TRY(kvf__asprintf(p->ctx, &path, "%s/%s.h5", root, name));
+    pthread_mutex_lock(&p->cache->lock);
+    kvf_status st = add_entry(p->ctx, p->cache, name, path, &entry);
+    if (!st) {
+        entry->root = root;
+        entry->pass = p->cache->passes;
+        st = kvf__map_put(p->ctx, &p->cache->index, name, strlen(name), (int64_t)p->cache->n - 1);
+        if (st) kvf__free(p->cache->entries[--p->cache->n]);
+    }
+    pthread_mutex_unlock(&p->cache->lock);
+    kvf__free(path);
+    return st;
+}
+
+static void note_name(kvf__dir_walk *walk, const char *root, const char *name)
+{
+    const pass *p = walk->user;
+    kvf__cached_prefix *entry = find(p->cache, name);
+    if (entry && entry->root == root)
+        entry->pass = p->cache->passes;
+    else if (entry || p->cache->n >= KVF__MOST_MODELS)
+        kvf__dir_refuse(walk, name);
+    else if (add_name(p, root, name))
+        walk->partial = true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(kvf__cached_prefix *const *)a)->name, (*(kvf__cached_prefix *const *)b)->name);
+}
+
+/* Fills the sorted table of a pass. */
+static kvf_status sort_names(const pass *p, bool drop, kvf__cached_prefix **list, size_t *n,
+                             kvf__map *index)
+{
+    const kvf__prefix_cache *cache = p->cache;
+    for (size_t i = 0; i < cache->n; i++)
+        if (i < cache->n_fixed || !drop || cache->entries[i]->pass == cache->passes)
+            list[(*n)++] = cache->entries[i];
+    qsort(list + cache->n_fixed, *n - cache->n_fixed, sizeof *list, by_name);
+    for (size_t i = 0; i < *n; i++)
+        KVF_TRY(kvf__map_put(p->ctx, index, list[i]->name, strlen(list[i]->name), (int64_t)i));
+    return KVF_OK;
+}
+
+/* Sorts new names in and drops those that are gone. Without memory the next pass does it. */
+static void index_names(const pass *p, bool drop)
+{
+    kvf__prefix_cache *cache = p->cache;
+    kvf__cached_prefix **list = NULL, **before = cache->entries;
+    kvf__map index = {0}, old = cache->index;
+    const size_t n_before = cache->n;
+    size_t n = 0, n_gone = 0;
+    for (size_t i = cache->n_fixed; i < n_before; i++)
+        n_gone += drop && before[i]->pass != cache->passes;
+    if (!n_gone && n_before == p->n_before) return;
+    if (kvf__alloc_array(p->ctx, n_before, sizeof *list, &list)) return;
+    if (sort_names(p, drop, list, &n, &index)) {
+        kvf__free(list);
+        kvf__map_done(&index);
+        return;
+    }
+    pthread_mutex_lock(&cache->lock);
+    cache->entries = list;
+    cache->n = n;
+    cache->capacity = n_before;
+    cache->index = index;
+    pthread_mutex_unlock(&cache->lock);
+    for (size_t i = cache->n_fixed; i < n_before; i++)
+        if (drop && before[i]->pass != cache->passes) {
+            set_ref(cache, before[i], NULL);
+            kvf__free(before[i]);
+        }
+    kvf__free(before);
+    kvf__map_done(&old);
+}
+
+/* Prepares a warning if the number of refused files has changed. */
+static void note_refused(kvf__prefix_cache *cache, const kvf__dir_walk *walk)
+{
+    if (walk->n_refused && walk->n_refused != cache->n_refused) {
+        pthread_mutex_lock(&cache->lock);
+        cache->note.n = 0;
+        kvf__buf_printf(
+            NULL, &cache->note,
+            "%lld files of --prefix-dir are not served (%s%s): a name has 1 to 255 bytes "
+            "of UTF-8 without control characters and is used once, a link stays in "
+            "the folder",
+            (long long)walk->n_refused, walk->refused.n ? walk->refused.data : "",
+            walk->n_refused > 3 ? ", ..." : "");
+        pthread_mutex_unlock(&cache->lock);
+    }
+    cache->n_refused = walk->n_refused;
+}
+
+void kvf__prefix_cache_look(kvf_ctx *ctx, kvf__prefix_cache *cache, double seconds)
+{
+    pass p = {ctx, cache, cache->n};
+    kvf__dir_walk walk = {.found = note_name, .user = &p};
+    if (!cache->options->n_prefix_dirs || kvf__clock() - cache->passed < seconds) return;
+    cache->passes++;
+    for (size_t i = 0; i < cache->options->n_prefix_dirs; i++)
+        kvf__dir_pass(&walk, cache->roots[i]);
+    index_names(&p, !walk.partial);
+    note_refused(cache, &walk);
+    kvf__buf_done(&walk.refused);
+    cache->passed = kvf__clock();
+}
+
+/* ---- folders: values ------------------------------------------------------------------------- */
+
+/* Returns the memory of a prefix with its head; a base of its own counts as its file. */
+static size_t size_of(const kvf__prefix_cache *cache, const kvf__prefix_ref *ref)
+{
+    const kvf__artifact *file = &ref->prefix->file;
+    const size_t values = kvf__prefix_count(&file->prefix) +
+                          kvf__neurons_count(&file->prefix.neurons) +
+                          (size_t)(file->vectors.P * file->vectors.C) +
+                          2 * (size_t)kvf__params_values(&file->head.params.params) +
+                          (size_t)kvf__params_values(&file->values.params);
+    return sizeof *ref + values * sizeof(float) +
+           (ref->own_base ? (size_t)kvf__file_bytes(cache->base->path) : 0);
+}
+
+/* Returns whether so many bytes fit beside the prefixes in use, or beside all. */
+static bool has_room(kvf__prefix_cache *cache, size_t bytes, bool beside_all)
+{
+    pthread_mutex_lock(&cache->lock);
+    const size_t held = cache->bytes - (beside_all ? 0 : cache->idle);
+    pthread_mutex_unlock(&cache->lock);
+    return held + bytes <= (size_t)cache->options->prefix_memory;
+}
+
+bool kvf__prefix_cache_has_room(kvf__prefix_cache *cache, size_t bytes)
+{
+    return has_room(cache, bytes, false);
+}
+
+/* Drops the prefix that was used least recently; false: all are in use. */
+static bool drop_one(kvf__prefix_cache *cache)
+{
+    kvf__cached_prefix *oldest = NULL;
+    pthread_mutex_lock(&cache->lock);
+    for (size_t i = cache->n_fixed; i < cache->n; i++) {
+        kvf__cached_prefix *entry = cache->entries[i];
+        if (entry->ref && entry->ref->uses == 1 && (!oldest || entry->used < oldest->used))
+            oldest = entry;
+    }
+    cache->dropped += oldest != NULL;
+    pthread_mutex_unlock(&cache->lock);
+    if (oldest) set_ref(cache, oldest, NULL);
+    return oldest != NULL;
+}
+
+/* Makes room for so many bytes; false with *wait: others use them. */
+static bool make_room(kvf__prefix_cache *cache, size_t bytes, size_t *wait)
+{
+    *wait = bytes;
+    if (!has_room(cache, bytes, false)) return false;
+    while (!has_room(cache, bytes, true) && drop_one(cache)) {
+    }
+    return true;
+}
+
+static bool refuse(kvf_ctx *ctx, kvf__prefix_cache *cache, const kvf__cached_prefix *entry,
+                   const char *path, kvf__problem *problem)
+{
+    const char *line = kvf_ctx_error(ctx);
+    const size_t n = strlen(path);
+    if (!strncmp(line, path, n) && line[n] == ':') line += n + 1 + (line[n + 1] == ' ');
+    pthread_mutex_lock(&cache->lock);
+    cache->failed_loads++;
+    pthread_mutex_unlock(&cache->lock);
+    kvf__problem_set(problem, 500, "model", "the model \"%.80s\": %s", entry->name, line);
+    return false;
+}
+
+static bool too_large(const kvf__prefix_cache *cache, const kvf__cached_prefix *entry, size_t bytes,
+                      kvf__problem *problem)
+{
+    if (bytes <= (size_t)cache->options->prefix_memory) return false;
+    kvf__problem_set(problem, 500, "model",
+                     "the model \"%.80s\" needs %zu bytes, more than --prefix-memory", entry->name,
+                     bytes);
+    return true;
+}
+
+/* Reads the open file of an entry. */
+static bool read_file(kvf_ctx *ctx, kvf__prefix_cache *cache, kvf__cached_prefix *entry, int fd,
+                      size_t *wait, kvf__problem *problem)
+{
+    char path[32], *name = NULL;
+    kvf__prefix_ref *ref = NULL;
+    struct timespec now;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (fstat(fd, &entry->seen) || load(ctx, cache, entry, path, &ref))
+        return refuse(ctx, cache, entry, path, problem);
+    entry->bytes = size_of(cache, ref);
+    if (too_large(cache, entry, entry->bytes, problem) || !make_room(cache, entry->bytes, wait)) {
+        kvf__prefix_cache_put(cache, ref);
+        return false;
+    }
+    ref->bytes = entry->bytes;
+    if (!kvf__strdup(ctx, entry->name, &name)) { /* the descriptor gets another file */
+        kvf__free(ref->prefix->path);
+        ref->prefix->path = name;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    entry->fresh = (double)(now.tv_sec - entry->seen.st_ctim.tv_sec) +
+                       1e-9 * (double)(now.tv_nsec - entry->seen.st_ctim.tv_nsec) <
+                   FRESH_SECONDS;
+    set_ref(cache, entry, ref);
+    pthread_mutex_lock(&cache->lock);
+    cache->loads++;
+    pthread_mutex_unlock(&cache->lock);
+    return true;
+}
+
+/* Estimates the memory of a file that was not read yet. */
+static size_t need_of(const kvf__prefix_cache *cache, const kvf__cached_prefix *entry,
+                      int64_t file_bytes)
+{
+    const int64_t most = cache->options->prefix_memory;
+    if (entry->bytes) return entry->bytes;
+    return (size_t)(file_bytes < most ? file_bytes : most);
+}
+
+/* Reads an entry of a folder unless it holds the file's present content. */
+static bool bring(kvf_ctx *ctx, kvf__prefix_cache *cache, kvf__cached_prefix *entry, size_t *wait,
+                  kvf__problem *problem)
+{
+    struct stat now;
+    bool gone = false;
+    int fd = -1;
+    const bool there = !stat(entry->path, &now), same = there && same_file(&now, &entry->seen);
+    if (same && entry->ref && !entry->fresh) return true;
+    set_ref(cache, entry, NULL);
+    if (!same) entry->bytes = 0;
+    if (too_large(cache, entry, entry->bytes, problem)) return false;
+    if (!make_room(cache, need_of(cache, entry, there ? now.st_size : 0), wait)) return false;
+    if (kvf__dir_open(ctx, entry->root, entry->path, &fd, &gone))
+        return gone ? kvf__problem_no_model(problem, entry->name)
+                    : refuse(ctx, cache, entry, entry->path, problem);
+    const bool fine = read_file(ctx, cache, entry, fd, wait, problem);
+    close(fd);
+    return fine;
+}
+
+bool kvf__prefix_cache_use(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name,
+                           kvf__prefix_ref **out, size_t *wait, kvf__problem *problem)
+{
+    kvf__cached_prefix *entry = name ? find(cache, name) : cache->entries[cache->n_fixed - 1];
+    if (!entry) {
+        kvf__prefix_cache_look(ctx, cache, MISS_SECONDS);
+        entry = find(cache, name);
+    }
+    if (!entry) return kvf__problem_no_model(problem, name);
+    if (entry->root && !bring(ctx, cache, entry, wait, problem)) return false;
+    entry->used = ++cache->used;
+    pthread_mutex_lock(&cache->lock);
+    *out = use(cache, entry);
+    pthread_mutex_unlock(&cache->lock);
+    return true;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* Called under the lock. */
+static void list_entry(kvf__prefix_cache *cache, const kvf__cached_prefix *entry, kvf__listed *out)
+{
+    snprintf(out->name, sizeof out->name, "%s", entry->name);
+    out->prefix = entry->path != NULL;
+    out->ref = use(cache, entry);
+}
+
+bool kvf__prefix_cache_show(kvf__prefix_cache *cache, const char *name, kvf__listed *out)
+{
+    pthread_mutex_lock(&cache->lock);
+    const kvf__cached_prefix *entry = find(cache, name);
+    if (entry) list_entry(cache, entry, out);
+    pthread_mutex_unlock(&cache->lock);
+    return entry != NULL;
+}
+
+/* Returns the position after a name, which may have gone. */
+static size_t position_after(const kvf__prefix_cache *cache, const char *name)
+{
+    int64_t at = -1;
+    size_t from = cache->n_fixed, to = cache->n;
+    if (!name) return 0;
+    if (kvf__map_get(&cache->index, name, strlen(name), &at)) return (size_t)at + 1;
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        if (strcmp(cache->entries[middle]->name, name) <= 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+size_t kvf__prefix_cache_list(kvf__prefix_cache *cache, const char *after, size_t most,
+                              kvf__listed *out)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&cache->lock);
+    for (size_t i = position_after(cache, after); i < cache->n && n < most; i++)
+        list_entry(cache, cache->entries[i], &out[n++]);
+    pthread_mutex_unlock(&cache->lock);
+    return n;
+}
+
+kvf__prefix_counts kvf__prefix_cache_counts(kvf__prefix_cache *cache)
+{
+    pthread_mutex_lock(&cache->lock);
+    const kvf__prefix_counts counts = {.loads = cache->loads,
+                                       .failed_loads = cache->failed_loads,
+                                       .dropped = cache->dropped,
+                                       .names = (int64_t)cache->n,
+                                       .bytes = (int64_t)cache->bytes};
+    pthread_mutex_unlock(&cache->lock);
+    return counts;
 }

@@ -70,6 +70,15 @@ static kvf_status numbers(const kvf__server_metrics *m, kvf__buf *out)
          (double)m->reloads, ""},
         {"prefix_reload_failures_total", "counter", "Changed prefix files that were refused.",
          (double)m->failed_reloads, ""},
+        {"models", "gauge", "Names of models.", (double)m->prefixes.names, ""},
+        {"prefix_loads_total", "counter", "Files of --prefix-dir that were read.",
+         (double)m->prefixes.loads, ""},
+        {"prefix_load_failures_total", "counter", "Files of --prefix-dir that were refused.",
+         (double)m->prefixes.failed_loads, ""},
+        {"prefix_drops_total", "counter", "Prefixes dropped to make room for others.",
+         (double)m->prefixes.dropped, ""},
+        {"prefix_bytes", "gauge", "Memory of prefixes of --prefix-dir.", (double)m->prefixes.bytes,
+         ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].help) KVF_TRY(head(out, rows[i].name, rows[i].type, rows[i].help));

@@ -3,6 +3,7 @@
 #define KVF_PROMETHEUS_H
 
 #include "engine.h"
+#include "prefix_cache.h"
 
 enum { KVF__BUCKETS = 12 };
 typedef struct kvf__histogram {
@@ -17,6 +18,7 @@ typedef struct kvf__server_metrics {
     int64_t connections, evicted;            /* open; closed because their request was late */
     int64_t queued, queued_bytes;
     int64_t reloads, failed_reloads;
+    kvf__prefix_counts prefixes;
     kvf__engine_stats engine;
     int64_t max_rows;
     kvf__histogram waited, first_token, whole; /* seconds since arrival */

@@ -9,6 +9,7 @@ typedef struct kvf__queue {
     pthread_mutex_t lock; /* protects the queue, the outputs of all jobs, and the metrics */
     pthread_cond_t unread_came, ready_came;
     kvf__job_list unread; /* jobs to be read */
+    kvf__job_list parked; /* jobs that wait for the memory of a prefix, to be read again */
     kvf__job_list ready;  /* jobs that wait for a row */
     int64_t n, bytes;     /* waiting jobs, including one that is being read; their memory in bytes
                            */

@@ -1,12 +1,16 @@
 /* The reading thread converts bodies to the token ids of rows. A waiting job holds only these ids,
  * no JSON. A request with several prompts has n choices for each, grouped by prompt. Choice i in
  * total uses the random numbers of row i in a `generate` over a file with each prompt n times. */
+#include "sandbox.h"
 #include "server.h"
 
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { IDLE_MS = 1000, PARKED_MS = 10 };
+static const double PASS_SECONDS = 2, PATIENCE_SECONDS = 1;
 
 /* capacity: most tokens in a row. */
 static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
@@ -154,7 +158,8 @@ static uint64_t any_seed(void)
     return seed >> 1;
 }
 
-/* Converts a body to ids; returns false with the problem. */
+/* Converts a body to ids; returns false with the problem, or without one if the prefix has to wait
+ * for memory. */
 static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     kvf_ctx *ctx = server->reader.ctx;
@@ -162,12 +167,12 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
     if (!kvf__request_parse(ctx, body, job->body.n, job->kind, server->options.max_tokens,
                             &job->request, problem))
         return false;
-    const int64_t model = job->request.model
-                              ? kvf__prefix_cache_find(&server->cache, job->request.model)
-                              : (int64_t)server->cache.n - 1;
-    if (model < 0) return kvf__problem_no_model(problem, job->request.model);
-    job->ref = kvf__prefix_cache_get(&server->cache, model);
-    job->reply.model = server->cache.entries[model].name;
+    const char *name = job->request.model ? job->request.model : server->base_name;
+    if (!kvf__prefix_cache_use(ctx, &server->cache, job->request.model, &job->ref, &job->needs,
+                               problem))
+        return false;
+    snprintf(job->model, sizeof job->model, "%s", name);
+    job->reply.model = job->model;
     if (job->request.logprobs >= 0) job->reply.tokenizer = server->base->tokenizer;
     if (!job->request.seeded) job->request.seed = any_seed();
     kvf_status st = job->kind == KVF__TOKENIZE     ? answer_tokenize(ctx, server, job)
@@ -184,6 +189,10 @@ static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
     enum { LARGE = 64 << 10 };
     const bool large = job->body.n > LARGE;
     const bool fine = read_request(server, job, problem);
+    if (!fine && !problem->status) {
+        kvf__request_done(&job->request); /* its body is read again */
+        return false;
+    }
     kvf__buf_done(&job->body);
     kvf__request_forget(&job->request);
     if (large) kvf__free_kept();
@@ -209,6 +218,10 @@ static size_t size_of(const kvf__job *job)
 static void settle(kvf__queue *queue, kvf__job *job, bool fine, kvf__problem *problem)
 {
     kvf__queue_remove(queue, job);
+    if (!fine && !problem->status && !job->out.gone) {
+        kvf__queue_add(queue, &queue->parked, job);
+        return;
+    }
     if (fine && job->out.text.n) { /* nothing to compute */
         if (!job->out.gone) kvf__job_finish(job, 200);
         kvf__job_drop(job);
@@ -244,6 +257,29 @@ static bool is_unwanted(void *user)
     return unwanted;
 }
 
+/* Returns the next job to read, and removes it from its list; NULL: none. A job that waits for the
+ * memory of a prefix is read again once there is room. Those after it may overtake it, but no
+ * longer than a second. Called under the lock. */
+static kvf__job *next_job(kvf__server *server)
+{
+    kvf__queue *queue = &server->queue;
+    kvf__job *job = queue->unread.first, *parked = queue->parked.first;
+    if (parked && kvf__prefix_cache_has_room(&server->cache, parked->needs))
+        job = parked;
+    else if (parked && kvf__clock() - parked->arrived > PATIENCE_SECONDS)
+        job = NULL;
+    if (job) kvf__job_list_remove(job); /* it still waits, and its bytes count */
+    return job;
+}
+
+static void wait_for_job(const kvf__server *server, kvf__queue *queue)
+{
+    if (!server->options.n_prefix_dirs)
+        pthread_cond_wait(&queue->unread_came, &queue->lock);
+    else
+        kvf__wait_ms(&queue->unread_came, &queue->lock, queue->parked.first ? PARKED_MS : IDLE_MS);
+}
+
 static void *read_jobs(void *user)
 {
     kvf__server *server = user;
@@ -251,14 +287,15 @@ static void *read_jobs(void *user)
     lower_priority();
     pthread_mutex_lock(&queue->lock);
     while (!server->reader.ends) {
-        kvf__job *job = queue->unread.first;
+        kvf__job *job = next_job(server);
+        kvf__problem problem = {0};
+        if (!job) wait_for_job(server, queue);
+        pthread_mutex_unlock(&queue->lock);
+        kvf__prefix_cache_look(server->reader.ctx, &server->cache, PASS_SECONDS);
         if (!job) {
-            pthread_cond_wait(&queue->unread_came, &queue->lock);
+            pthread_mutex_lock(&queue->lock);
             continue;
         }
-        kvf__problem problem = {0};
-        kvf__job_list_remove(job); /* it still waits, and its bytes count */
-        pthread_mutex_unlock(&queue->lock);
         kvf__ctx_stop_when(server->reader.ctx, is_unwanted, job);
         const bool fine = read_job(server, job, &problem);
         pthread_mutex_lock(&queue->lock);
@@ -270,7 +307,8 @@ static void *read_jobs(void *user)
 
 kvf_status kvf__reader_start(kvf_ctx *ctx, kvf__server *server)
 {
-    const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx)};
+    const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx),
+                                   .check_program = kvf__ctx_check_program(ctx)};
     KVF_TRY(kvf_ctx_create(&quiet, &server->reader.ctx));
     if (pthread_create(&server->reader.thread, NULL, read_jobs, server))
         return kvf__fail(ctx, KVF_ENOMEM, "cannot start a thread for requests");

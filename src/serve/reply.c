@@ -5,6 +5,7 @@
 #include "logprobs.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Appends an object, which it frees, as a complete body or as an event. */
 static kvf_status put(kvf_json *object, bool event, kvf__buf *out)
@@ -195,8 +196,10 @@ static kvf_json *tasks_of(const kvf__prefix_ref *ref, bool causal)
     return list;
 }
 
-static kvf_json *facts_of(const kvf_base *base, const kvf__prefix_ref *ref)
+static kvf_json *facts_of(const kvf_base *base, const kvf__listed *model)
 {
+    const kvf__prefix_ref *ref = model->ref;
+    if (!ref) return kvf__json_of("prefix:b", model->prefix);
     const kvf_prefix *prefix = ref->prefix;
     kvf_json *facts = kvf__json_of("prefix:b tasks:o architecture:s", prefix != NULL,
                                    tasks_of(ref, kvf__model_desc(base->model)->block.causal),
@@ -217,24 +220,37 @@ static kvf_json *facts_of(const kvf_base *base, const kvf__prefix_ref *ref)
     return facts;
 }
 
-static kvf_json *model_object(kvf__prefix_cache *cache, int64_t i, int64_t created)
+static kvf_json *model_object(kvf__prefix_cache *cache, kvf__listed *model, int64_t created)
 {
-    kvf__prefix_ref *ref = kvf__prefix_cache_get(cache, i);
-    kvf_json *object = kvf__json_of("id:s object:s created:I owned_by:s facts:o",
-                                    cache->entries[i].name, "model", created, "kvfold",
-                                    facts_of(cache->base, ref));
-    kvf__prefix_cache_put(cache, ref);
+    kvf_json *object = kvf__json_of("id:s object:s created:I owned_by:s facts:o", model->name,
+                                    "model", created, "kvfold", facts_of(cache->base, model));
+    kvf__prefix_cache_put(cache, model->ref);
     return object;
 }
 
-kvf_status kvf__reply_models(kvf__prefix_cache *cache, int64_t one, bool all, int64_t created,
-                             kvf__buf *out)
+kvf_status kvf__reply_model(kvf__prefix_cache *cache, kvf__listed *model, int64_t created,
+                            kvf__buf *out)
 {
-    if (!all) return put(model_object(cache, one, created), false, out);
+    return put(model_object(cache, model, created), false, out);
+}
+
+/* The list is made in parts, so that the table is locked for a short time only. */
+kvf_status kvf__reply_models(kvf__prefix_cache *cache, const char *after, int64_t most,
+                             int64_t created, kvf__buf *out)
+{
+    enum { PART = 32 };
+    kvf__listed part[PART];
+    char last[KVF__MODEL_NAME + 1];
     kvf_json *list = kvf_json_array();
-    for (size_t i = 0; i < cache->n; i++)
-        kvf_json_add(list, model_object(cache, (int64_t)i, created));
-    return put(kvf__json_of("object:s data:o", "list", list), false, out);
+    for (size_t n = 1; most > 0 && n; most -= (int64_t)n) {
+        n = kvf__prefix_cache_list(cache, after, most < PART ? (size_t)most : PART, part);
+        for (size_t i = 0; i < n; i++)
+            kvf_json_add(list, model_object(cache, &part[i], created));
+        if (n) after = strcpy(last, part[n - 1].name);
+    }
+    const bool more = !most && kvf__prefix_cache_list(cache, after, 1, part);
+    if (more) kvf__prefix_cache_put(cache, part[0].ref);
+    return put(kvf__json_of("object:s data:o has_more:b", "list", list, more), false, out);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */

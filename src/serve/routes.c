@@ -2,6 +2,7 @@
 #include "call.h"
 #include "web_page.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Queues a job of the route's kind, which takes over the body. */
@@ -22,18 +23,32 @@ static kvf_status answer_job(kvf__call *call)
     return KVF_OK;
 }
 
+static bool read_limit(kvf__call *call, int64_t *most)
+{
+    const size_t n = strspn(call->limit, "0123456789");
+    const int64_t limit = n && n < 10 && !call->limit[n] ? atoll(call->limit) : 0;
+    if (limit < 1)
+        return kvf__problem_set(&call->problem, 400, "limit",
+                                "limit: want a whole number from 1 to 999999999");
+    if (limit < *most) *most = limit;
+    return true;
+}
+
 /* Answers with all models, or the one in the path. */
 static kvf_status answer_models(kvf__call *call)
 {
-    kvf__prefix_cache *cache = &call->server->cache;
-    const bool all = !call->route->subpath;
+    kvf__server *server = call->server;
     const char *name = call->url + strlen(call->route->path);
-    const int64_t first = all ? 0 : kvf__prefix_cache_find(cache, name);
-    if (first < 0) {
-        kvf__problem_no_model(&call->problem, name);
-        return KVF_OK;
+    int64_t most = KVF__MOST_MODELS + (int64_t)server->options.n_prefixes + 1;
+    kvf__listed model;
+    if (!call->route->subpath) {
+        if (call->limit && !read_limit(call, &most)) return KVF_OK;
+        return kvf__reply_models(&server->cache, call->after, most, server->created, &call->reply);
     }
-    return kvf__reply_models(cache, first, all, call->server->created, &call->reply);
+    if (kvf__prefix_cache_show(&server->cache, name, &model))
+        return kvf__reply_model(&server->cache, &model, server->created, &call->reply);
+    kvf__problem_no_model(&call->problem, name);
+    return KVF_OK;
 }
 
 static kvf_status answer_tokenizer_info(kvf__call *call)
@@ -66,6 +81,7 @@ static kvf_status answer_metrics(kvf__call *call)
     metrics.queued = queue->n;
     metrics.queued_bytes = queue->bytes;
     pthread_mutex_unlock(&queue->lock);
+    metrics.prefixes = kvf__prefix_cache_counts(&call->server->cache);
     kvf__guard_count(&call->server->guard, &metrics.connections, &metrics.evicted);
     call->type = "text/plain; version=0.0.4";
     return kvf__server_metrics_print(&metrics, &call->reply);

@@ -16,6 +16,7 @@ kvf_serve_options kvf_serve_defaults(void)
                                .max_queue_bytes = 64 << 20,
                                .max_tokens = 1024,
                                .max_context = DEFAULT_CONTEXT,
+                               .prefix_memory = 1 << 30,
                                .timeout = 30};
 }
 
@@ -31,6 +32,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_serve_options *o)
                 {"max-queue-bytes", o->max_queue_bytes, 1, INT64_MAX},
                 {"max-tokens", o->max_tokens, 1, INT32_MAX},
                 {"max-context", o->max_context, 0, INT32_MAX},
+                {"prefix-memory", o->prefix_memory, 1, INT64_MAX / 2},
                 {"timeout", o->timeout, 1, 86400}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].value < rows[i].least || rows[i].value > rows[i].most)
@@ -70,8 +72,13 @@ static kvf_status serve_until_stop(kvf_ctx *ctx, kvf_base *base, const kvf_serve
                                    kvf_serve_totals *totals)
 {
     const double begin = kvf__clock();
-    kvf__server server = {
-        .ctx = ctx, .base = base, .options = *options, .access_log = -1, .created = time(NULL)};
+    const char *own = options->base_name;
+    kvf__server server = {.ctx = ctx,
+                          .base = base,
+                          .base_name = own ? own : kvf_base_name(base),
+                          .options = *options,
+                          .access_log = -1,
+                          .created = time(NULL)};
     server.metrics.max_rows = options->max_rows;
     kvf__queue_init(&server.queue, &server.options);
     kvf__ctx_defer_stop(ctx, true); /* accepted requests are answered first */
@@ -103,6 +110,7 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
     if (options->n_prefixes) KVF_TRY(KVF__NEED(ctx, options->prefixes));
     for (size_t i = 0; i < options->n_prefixes; i++)
         KVF_TRY(KVF__NEED(ctx, options->prefixes[i].name, options->prefixes[i].path));
+    if (options->n_prefix_dirs) KVF_TRY(KVF__NEED(ctx, options->prefix_dirs));
     if (options->n_allow_hosts) KVF_TRY(KVF__NEED(ctx, options->allow_hosts));
     if (options->n_cors) KVF_TRY(KVF__NEED(ctx, options->cors));
     KVF__RETURN(ctx, serve_until_stop(ctx, base, options, totals));

@@ -25,6 +25,7 @@ typedef struct kvf__server {
     kvf_ctx *ctx;
     kvf_base *base;
     kvf_serve_options options;
+    const char *base_name;
     char *token;    /* API key that clients must send; NULL: none */
     int access_log; /* file descriptor; -1: none */
     int64_t created;

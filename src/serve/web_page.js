@@ -98,8 +98,8 @@
       make(row, "dd", "", String(value));
     }
   };
-  const can = (model, what) => (model.facts.tasks ?? []).some((one) => (what === "lm") === (one === "lm"));
-  const classifies = (model) => model.facts.tasks.find((one) => one !== "lm");
+  const can = (model, what) => (model.facts.tasks ?? ["lm"]).some((one) => (what === "lm") === (one === "lm"));
+  const classifies = (model) => (model.facts.tasks ?? []).find((one) => one !== "lm");
 
   const fill_select = (select, list, none) => {
     const before = select.value;

@@ -29,6 +29,10 @@ static void release(kvf__job *job)
     kvf__job_list_remove(job);
     for (int64_t i = 0; i < job->n_choices; i++)
         job->server->queue.unfinished -= !job->choices[i].finish;
+    kvf__classification_free(job->rows); /* a client that reads slowly holds text only */
+    job->rows = NULL;
+    kvf__prefix_cache_put(&job->server->cache, job->ref);
+    job->ref = NULL;
     kvf__job_drop(job);
 }
 
@@ -373,6 +377,7 @@ static void refuse_rest(kvf__server *server)
     kvf__reader_stop(server);
     pthread_mutex_lock(&queue->lock);
     refuse_all(queue, &queue->unread);
+    refuse_all(queue, &queue->parked);
     refuse_all(queue, &queue->ready);
     pthread_mutex_unlock(&queue->lock);
 }

@@ -72,6 +72,24 @@ else
     end TERM 143
     err_is
 
+    # a folder: names at the start, refused ones in a warning
+    mkdir -p tenants/a
+    cp prefix.h5 tenants/a/mine.h5
+    cp prefix.h5 "tenants/$(printf 'tab\there').h5"
+    ln -s "$PWD/prefix.h5" tenants/out.h5
+    serve_on --prefix-dir tenants --prefix-memory 64K
+    if post /v1/completions '{"model": "a/mine", "prompt": "after 5:", "max_tokens": 8, "temperature": 0}'; then
+        again=$(sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' answer)
+        [ "$again" = "$said" ] || fail "from a folder the server says $again, want $said"
+    fi
+    end TERM 143
+    has err '^kvfold: serve: warning: 2 files of --prefix-dir are not served (.*"tab?here".*): '
+    has err '"out\.h5"'
+    run 2 serve --base model --prefix-dir tenants --prefix-memory lots
+    err_is 'kvfold: serve: --prefix-memory "lots": want a size such as 500M or 2G; try kvfold serve --help'
+    run 1 serve --base model --prefix-dir prefix.h5
+    err_is 'kvfold: serve: prefix.h5: want a folder that can be read'
+
     # with --quiet, interruption prints nothing; a port in use is refused
     serve_on --quiet
     run 1 serve --base model --port "$port"
