@@ -101,7 +101,8 @@ static void put_picture(kvf__html *h, const field *f)
 
 static void put_labels(kvf__html *h, const char *look, const char *side, size_t n)
 {
-    size_t stride = (n + MOST_LABELS - 1) / MOST_LABELS;
+    const size_t most = n > 100 ? MOST_LABELS / 2 : MOST_LABELS; /* three digits are wide */
+    const size_t stride = (n + most - 1) / most;
     for (size_t i = 0; i < n; i += stride)
         kvf__html_printf(h, "<span class=\"%s\" style=\"%s:%.2f%%\">%zu</span>", look, side,
                          100 * ((double)i + 0.5) / (double)n, i);
