@@ -322,7 +322,7 @@ const cli_command cli_compare = {
     .examples = "  kvfold compare --base MODEL --data train.jsonl --valid valid.jsonl \\\n"
                 "      --methods mlp,direct,adapter --seeds 3 --out runs\n"
                 "  kvfold compare --base MODEL --data sst2.tsv --valid dev.tsv --task seq-cls \\\n"
-                "      --methods mlp,full:lr=1e-4 --steps 400 --out runs\n"
+                "      --methods mlp,mlp:ffn-length=32,full:lr=1e-4 --steps 400 --out runs\n"
                 "  kvfold compare --recipe experiment.txt --base MODEL --out runs\n",
     .required = "base out",
     .train_row = kvf__compare_option_row,

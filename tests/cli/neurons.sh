@@ -53,6 +53,17 @@ for run in swept/*.h5; do
     grep -q '"neurons":5' out && run 0 diff "$run" whole.h5 --tensors-only
 done
 
+# one comparison holds both forms, and neurons alone
+run 0 compare --base llama.h5 --data lm.jsonl --valid lm.jsonl --methods mlp,mlp:ffn-length=5,mlp:prefix-length=0:ffn-length=5 \
+    --prefix-length 3 --encoder-hidden 8 --steps 2 --threads 2 --precision f32 --out both --quiet
+for row in mlp mlp-ffn-length=5 mlp-prefix-length=0-ffn-length=5; do
+    has out "^$(printf '%s' "$row" | sed 's/-\(ffn-\|prefix-\)/ \1/g')  *[0-9]"
+    "$KVFOLD" inspect "both/$row-0.h5" --json | tr , '\n' | sed -n "s/^\"\(P\|neurons\)\":/$row \1 /p"
+done >forms
+printf '%s\n' 'mlp P 3' 'mlp-ffn-length=5 neurons 5' 'mlp-ffn-length=5 P 3' 'mlp-prefix-length=0-ffn-length=5 neurons 5' \
+    'mlp-prefix-length=0-ffn-length=5 P 0' >want
+cmp -s forms want || fail "the rows of compare: $(cat forms)"
+
 # the start has the loss of the same start without neurons
 for P in 3 0; do
     [ $P = 3 ] && train_llama plain.h5 --ffn-length 0 --steps 1 --lr 1e-30
