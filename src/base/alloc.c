@@ -53,11 +53,11 @@ static void *alloc_block(kvf_ctx *ctx, size_t bytes)
     void *block = NULL;
     size_t size = bytes ? bytes : ALIGNMENT;
     int64_t capacity;
+    const char *whose;
 
-    if (!kvf__group_allows(ctx, bytes, &capacity)) {
-        kvf__fail(ctx, KVF_ENOMEM,
-                  "out of memory: cannot get %zu bytes, the control group leaves %lld", bytes,
-                  (long long)capacity);
+    if (!kvf__memory_left(ctx, bytes, &capacity, &whose)) {
+        kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot get %zu bytes, %s leaves %lld", bytes,
+                  whose, (long long)capacity);
         return NULL;
     }
     if (fails_now(ctx) || size > PTRDIFF_MAX || posix_memalign(&block, ALIGNMENT, size)) {

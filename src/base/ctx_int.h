@@ -40,12 +40,14 @@ struct kvf_ctx {
  * its control group. Processes of one launch on the same cores share them. */
 int kvf__usable_cores(void);
 
-/* Returns whether so many bytes may be allocated and written. *capacity: bytes left in the control
- * groups if they were checked, else INT64_MAX. */
-bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *capacity);
+/* Returns whether so many bytes may be allocated and written. If not: the bytes left, and whose
+ * they are. */
+bool kvf__memory_left(kvf_ctx *ctx, size_t bytes, int64_t *capacity, const char **whose);
 /* Returns the bytes left in the control groups `groups` (in the format of /proc/self/cgroup) below
  * `root`. */
 int64_t kvf__cgroup_bytes_left(const char *root, const char *groups);
+/* Returns the bytes that a file in the format of /proc/meminfo says are left; INT64_MAX if none. */
+int64_t kvf__machine_bytes_left(const char *meminfo);
 
 /* Reports "PATH: cannot VERB: reason of errno"; returns KVF_EIO. */
 kvf_status kvf__fail_errno(kvf_ctx *ctx, const char *path, const char *verb);

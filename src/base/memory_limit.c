@@ -5,7 +5,8 @@
  * mapping of that size, which is removed untouched. Limits of the process's control group and its
  * ancestors are read: memory.max of cgroup v2, memory.limit_in_bytes of v1 (Linux
  * Documentation/admin-guide). Pages of files count as free, because the kernel drops them first.
- * Swap is ignored. */
+ * Swap of a group is ignored. The machine's own memory is MemAvailable and SwapFree of
+ * /proc/meminfo. */
 #include "ctx_int.h"
 
 #include <pthread.h>
@@ -123,14 +124,30 @@ int64_t kvf__cgroup_bytes_left(const char *root, const char *groups)
     return least;
 }
 
-/* Checks the files only now and then: reading them takes as long as zeroing 100 KB. */
-bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *capacity)
+int64_t kvf__machine_bytes_left(const char *meminfo)
 {
-    *capacity = INT64_MAX;
+    char line[128];
+    long long value, available = -1, swap = 0;
+    FILE *file = fopen(meminfo, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %lld", &value) == 1)
+            available = value;
+        else if (sscanf(line, "SwapFree: %lld", &value) == 1)
+            swap = value;
+    if (file) fclose(file);
+    return available < 0 ? INT64_MAX : (available + swap) * 1024;
+}
+
+/* Checks the files only now and then: reading them takes as long as zeroing 100 KB. */
+bool kvf__memory_left(kvf_ctx *ctx, size_t bytes, int64_t *capacity, const char **whose)
+{
     if (!ctx) return true;
     ctx->unchecked += bytes;
     if (ctx->unchecked < CHECK_EVERY) return true;
     ctx->unchecked = 0;
+    *whose = "the control group";
     *capacity = kvf__cgroup_bytes_left("/sys/fs/cgroup", "/proc/self/cgroup");
+    const int64_t machine = kvf__machine_bytes_left("/proc/meminfo");
+    if (machine < *capacity) *whose = "the machine", *capacity = machine;
     return *capacity == INT64_MAX || bytes <= (size_t)*capacity;
 }

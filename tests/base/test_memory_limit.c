@@ -79,6 +79,20 @@ START_TEST(groups_of_version_1)
 }
 END_TEST
 
+/* Swap is of use to a process, huge pages are not. */
+START_TEST(memory_of_the_machine)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/meminfo", dir);
+    ck_assert(kvf__machine_bytes_left(path) == INT64_MAX);
+    put("meminfo", "MemTotal:       24684092 kB\nMemFree:        5 kB\n");
+    ck_assert(kvf__machine_bytes_left(path) == INT64_MAX);
+    put("meminfo", "MemTotal: 900 kB\nMemFree: 5 kB\nMemAvailable:    700 kB\n"
+                   "SwapCached: 9 kB\nSwapFree:       20 kB\nHugePages_Free:    3\n");
+    ck_assert_int_eq(kvf__machine_bytes_left(path), 720 * 1024);
+}
+END_TEST
+
 START_TEST(what_is_refused_is_seen_before)
 {
     const struct rlimit limit = {(rlim_t)256 << 20, (rlim_t)256 << 20};
@@ -120,6 +134,7 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, groups_of_version_2);
     tcase_add_test(core, groups_of_version_1);
+    tcase_add_test(core, memory_of_the_machine);
     if (!SHADOWED) {
         tcase_add_test(core, what_is_refused_is_seen_before);
         tcase_add_test(core, stacks_of_threads_have_room_or_a_line);
