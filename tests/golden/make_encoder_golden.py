@@ -20,6 +20,7 @@ import torch
 import transformers
 from make_model_golden import HERE, P, prefix_cache, randomise
 from safetensors.torch import save_file
+from saved_tensors import saved_tensors
 from transformers import (AttentionInterface, AttentionMaskInterface, BertConfig, BertModel, DebertaV2Config, DebertaV2Model,
                           DistilBertConfig, DistilBertModel, ElectraConfig, ElectraModel, ModernBertConfig, ModernBertModel, NomicBertConfig,
                           NomicBertModel, RobertaConfig, RobertaModel)
@@ -134,7 +135,7 @@ def gradient(model, rows, prefix, weights):
 
 
 def file_tensors(name, model):
-    state = {k: v.to(torch.float16).contiguous() for k, v in model.state_dict().items()}
+    state = saved_tensors(model)
     if name == "bert":
         return state | {"embeddings.position_ids": torch.arange(40)[None]}
     if name != "roberta":

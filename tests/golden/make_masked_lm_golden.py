@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 import transformers as tf
 from safetensors.torch import save_file
+from saved_tensors import saved_tensors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPE = dict(vocab_size=40, hidden_size=12, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -37,8 +38,7 @@ def write(name, model):
     loss = F.cross_entropy(logits, target)
     loss.backward()
     hidden = seen["out"].last_hidden_state
-    tied = ("decoder.", "generator_lm_head.weight", "vocab_projector.weight")
-    tensors = {k: v for k, v in model.state_dict().items() if (k == "decoder.bias" or not any(t in k for t in tied)) and v.is_floating_point()}
+    tensors = saved_tensors(model, torch.float32)
     tensors |= {"case.hidden": hidden[rows, at], "case.dhidden": hidden.grad[rows, at], "case.logits": logits,
                 "case.loss": loss.reshape(1), "case.id": target.to(torch.int32),
                 "case.words": torch.tensor(WORDS, dtype=torch.int32)}

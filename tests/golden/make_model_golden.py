@@ -25,6 +25,7 @@ import gguf
 import torch
 import transformers
 from safetensors.torch import save_file
+from saved_tensors import saved_tensors
 from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
                           LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
@@ -259,9 +260,7 @@ def golden(name, model, seed, P=P, arch=None, keys=None):
         _, auto_loss, auto_grad = gradient(model, rows, prefix)
     auto_error = ((auto_grad - grad).norm() / grad.norm()).item()
 
-    tensors = {k: v.to(torch.float16).contiguous() for k, v in model.state_dict().items()
-               if not (c.tie_word_embeddings and k == "lm_head.weight")}
-    tensors |= {
+    tensors = saved_tensors(model) | {
         "golden.ids": torch.cat([ids for ids, _ in rows]).to(torch.int32),
         "golden.lengths": torch.tensor(LENGTHS, dtype=torch.int32),
         "golden.label_at": torch.cat(at_all).to(torch.int32),

@@ -18,6 +18,7 @@ import torch
 import transformers
 from make_model_golden import HERE, randomise
 from safetensors.torch import save_file
+from saved_tensors import saved_tensors
 from transformers import AttentionInterface, AttentionMaskInterface, BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 from transformers.masking_utils import eager_mask
 
@@ -154,10 +155,7 @@ def golden(name, model, seed):
     auto_error = ((auto_grad - grad).norm() / grad.norm()).item()
 
     join = lambda i: torch.cat([row[i] for row in rows]).to(torch.int32)
-    state = {k: v.to(torch.float16).contiguous() for k, v in model.state_dict().items()}
-    if name != "t5_gated":
-        state.pop("lm_head.weight")
-    state = {k: v for k, v in state.items() if not k.endswith("embed_tokens.weight")}
+    state = saved_tensors(model)
     if is_bart(model):
         alone["golden.position_start"] = torch.tensor([front], dtype=torch.int32)
     tensors = state | alone | {
