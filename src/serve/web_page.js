@@ -313,6 +313,7 @@
     const names = [by("left").value, by("right").value].filter(Boolean);
     const sides = make(exchange, "div", names.length > 1 ? "sides" : "sides one");
     by("answers").prepend(exchange);
+    if (exchange.getBoundingClientRect().top > innerHeight * 0.75) exchange.scrollIntoView();
     while (by("answers").children.length > MOST_EXCHANGES) by("answers").lastChild.remove();
     by("stop").disabled = false;
     by("answers").setAttribute("aria-busy", "true");
