@@ -11,6 +11,7 @@
  *     POST /v1/classify                             rows for the head of a prefix
  *     GET  /                                        a page for browsers
  *     GET  /v1/models, /health, /metrics            metrics in Prometheus' text form
+ *     POST /v1/load_lora_adapter, /v1/unload_lora_adapter   as vLLM, for files of prefix_dirs
  *     GET  /tokenizer_info                          special tokens, chat template, as vLLM
  *     POST /tokenize, /detokenize                   ids of a text or chat; the text of ids
  *
@@ -74,9 +75,13 @@ typedef struct kvf_serve_options {
     size_t n_cors;
     const char *access_log; /* file that receives a line of JSON for each request; "-": standard
                                output; NULL: none */
-    const char *token_file; /* file whose first line is the required token of "Authorization:
-                               Bearer"; NULL: none */
-    int64_t max_body;       /* maximum bytes of a request */
+    /* File with the tokens that clients send as "Authorization: Bearer"; NULL: none. Each line is a
+     * token, and patterns (fnmatch) of the models that it may use and see; without patterns all. */
+    const char *token_file;
+    /* limits of each token, 0: none: rows computed together, waiting requests, tokens a minute of
+     * prompts and answers */
+    int64_t tenant_rows, tenant_queue, tenant_tokens;
+    int64_t max_body; /* maximum bytes of a request */
     /* choices computed together; others wait, and requests take turns at free rows */
     int64_t max_rows;
     int64_t max_queue;       /* maximum number of choices that wait; more are refused with 503 */

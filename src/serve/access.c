@@ -4,9 +4,12 @@
  * origin. */
 #include "access.h"
 #include "infile.h"
+#include "map.h"
+#include "utf8.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <fnmatch.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -99,17 +102,99 @@ bool kvf__token_equal(const char *given, const char *token)
     return !different;
 }
 
-kvf_status kvf__token_read(kvf_ctx *ctx, const char *path, char **out)
+/* ---- tenants --------------------------------------------------------------------------------- */
+
+enum { FILE_BYTES = 4 << 20, MOST_TENANTS = 1 << 16, MOST_PATTERNS = 64 };
+
+static bool next_word(const char **at, const char *end, size_t *n)
 {
-    enum { LIMIT = 4096 };
+    while (*at < end && isspace((unsigned char)**at))
+        ++*at;
+    for (*n = 0; *at + *n < end && !isspace((unsigned char)(*at)[*n]);)
+        ++*n;
+    return *n > 0;
+}
+
+/* Adds a line that is not blank; line_of: numbers of lines by token. */
+static kvf_status add_tenant(kvf_ctx *ctx, const char *path, kvf__tenants *out, kvf__map *line_of,
+                             int64_t number, const char *at, const char *end)
+{
+    kvf__tenant *tenant = &out->item[out->n];
+    size_t n = 0, capacity = 0;
+    int64_t before = 0;
+    tenant->line = number;
+    next_word(&at, end, &n);
+    if (kvf__map_get(line_of, at, n, &before))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s:%lld: the token of line %lld again", path,
+                         (long long)number, (long long)before);
+    KVF_TRY(kvf__map_put(ctx, line_of, at, n, number));
+    out->n++;
+    KVF_TRY(kvf__strndup(ctx, at, n, &tenant->token));
+    for (at += n; next_word(&at, end, &n); at += n) {
+        if (tenant->n_patterns == MOST_PATTERNS)
+            return kvf__fail(ctx, KVF_EFORMAT, "%s:%lld: more than %d patterns", path,
+                             (long long)number, MOST_PATTERNS);
+        KVF_TRY(kvf__reserve(ctx, &tenant->patterns, &capacity, tenant->n_patterns + 1,
+                             sizeof *tenant->patterns));
+        KVF_TRY(kvf__strndup(ctx, at, n, &tenant->patterns[tenant->n_patterns]));
+        tenant->n_patterns++;
+    }
+    return KVF_OK;
+}
+
+static kvf_status add_lines(kvf_ctx *ctx, const char *path, const kvf__buf *text, kvf__tenants *out)
+{
+    const char *line = NULL;
+    size_t at = 0, n = 0, lines = 0;
+    kvf__map line_of = {0};
+    kvf_status st = KVF_OK;
+    while (kvf__next_line(text->data, text->n, &at, &line, &n))
+        lines += !kvf__is_blank_line(line, n);
+    if (!lines || lines > MOST_TENANTS)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: %zu lines with a token, want 1 to %d", path, lines,
+                         MOST_TENANTS);
+    KVF_TRY(kvf__alloc_array(ctx, lines, sizeof *out->item, &out->item));
+    at = 0;
+    for (int64_t i = 1; !st && kvf__next_line(text->data, text->n, &at, &line, &n); i++)
+        if (!kvf__is_blank_line(line, n))
+            st = add_tenant(ctx, path, out, &line_of, i, line, line + n);
+    kvf__map_done(&line_of);
+    return st;
+}
+
+kvf_status kvf__tenants_read(kvf_ctx *ctx, const char *path, kvf__tenants *out)
+{
     kvf__buf text = {0};
-    KVF_TRY(kvf__read_file(ctx, path, LIMIT, &text));
-    const char *from = text.data ? text.data + strspn(text.data, " \t\n\v\f\r") : "";
-    size_t n = strcspn(from, "\r\n");
-    while (n && isspace((unsigned char)from[n - 1]))
-        n--;
-    kvf_status st = n ? kvf__strndup(ctx, from, n, out)
-                      : kvf__fail(ctx, KVF_EFORMAT, "%s: the first line has no token", path);
+    kvf_status st = kvf__read_file(ctx, path, FILE_BYTES, &text);
+    if (!st) st = add_lines(ctx, path, &text, out);
     kvf__buf_done(&text);
     return st;
+}
+
+void kvf__tenants_done(kvf__tenants *tenants)
+{
+    for (size_t i = 0; i < tenants->n; i++) {
+        for (size_t k = 0; k < tenants->item[i].n_patterns; k++)
+            kvf__free(tenants->item[i].patterns[k]);
+        kvf__free(tenants->item[i].patterns);
+        kvf__free(tenants->item[i].token);
+    }
+    kvf__free(tenants->item);
+    *tenants = (kvf__tenants){0};
+}
+
+kvf__tenant *kvf__tenant_of(const kvf__tenants *tenants, const char *token)
+{
+    kvf__tenant *found = NULL;
+    for (size_t i = 0; i < tenants->n; i++)
+        if (kvf__token_equal(token, tenants->item[i].token)) found = &tenants->item[i];
+    return found;
+}
+
+bool kvf__tenant_may(const kvf__tenant *tenant, const char *model)
+{
+    if (!tenant || !tenant->n_patterns) return true;
+    for (size_t i = 0; i < tenant->n_patterns; i++)
+        if (!fnmatch(tenant->patterns[i], model, 0)) return true;
+    return false;
 }

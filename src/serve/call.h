@@ -11,6 +11,7 @@ typedef struct kvf__call {
     kvf__server *server;
     const struct kvf__route *route; /* NULL: unknown path */
     const char *url;                /* the path */
+    kvf__tenant *tenant;            /* NULL: no key was needed */
     const char *limit, *after;      /* arguments of a list; NULL: not given */
     kvf__buf body;
     kvf__problem problem; /* status 0: no problem so far */
@@ -36,6 +37,7 @@ typedef struct kvf__route {
     /* Called when the body is complete. A failure closes the connection. */
     kvf_status (*answer)(kvf__call *call);
     bool open;              /* requires no API key */
+    bool whole;             /* requires a key for all models, if keys are in use */
     bool subpath;           /* the rest of the path is an argument */
     kvf__request_kind kind; /* kind of the job */
 } kvf__route;

@@ -34,6 +34,7 @@ static const char *header(const kvf__call *c, const char *name)
 static enum MHD_Result queue_response(kvf__call *c, unsigned status, struct MHD_Response *response,
                                       const char *type)
 {
+    char retry[16];
     if (!response) return MHD_NO;
     if (type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (c->policy) {
@@ -50,7 +51,10 @@ static enum MHD_Result queue_response(kvf__call *c, unsigned status, struct MHD_
         MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (status == 405 && c->route)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, c->route->method);
-    if (status == 503) MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (status == 503 || status == 429) {
+        snprintf(retry, sizeof retry, "%d", c->problem.retry > 1 ? c->problem.retry : 1);
+        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry);
+    }
     c->status = status;
     enum MHD_Result result = MHD_queue_response(c->connection, status, response);
     MHD_destroy_response(response);
@@ -160,7 +164,8 @@ static enum MHD_Result answer_job(kvf__call *c)
     if (gone) return MHD_NO; /* closes the connection */
     if (state == KVF__JOB_WAITS) return MHD_YES;
     if (status != 200 || !job->request.stream) /* the output is complete */
-        return send_text(c, status, JSON, KVF_OK, &job->out.text);
+        return send_text(c, status, status == 200 && c->route->whole ? "text/plain" : JSON, KVF_OK,
+                         &job->out.text);
     return queue_response(
         c, status,
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, c, NULL),
@@ -195,13 +200,14 @@ static enum MHD_Result answer(kvf__call *c)
 
 /* ---- reading a request ----------------------------------------------------------------------- */
 
-static bool has_token(const kvf__call *c)
+static bool has_token(kvf__call *c)
 {
     static const char scheme[] = "Bearer ";
     const char *given = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
-    if (!c->server->token) return true;
+    if (!c->server->tenants.n) return true;
     if (!given || strncasecmp(given, scheme, strlen(scheme))) return false;
-    return kvf__token_equal(given + strlen(scheme), c->server->token);
+    c->tenant = kvf__tenant_of(&c->server->tenants, given + strlen(scheme));
+    return c->tenant != NULL;
 }
 
 /* Checks the content type: web pages may send some other types to any address without a preflight.
@@ -237,6 +243,9 @@ static void check_head(kvf__call *c, const char *method)
     else if (!c->route->open && !has_token(c))
         kvf__problem_set(&c->problem, 401, NULL,
                          "the API key is missing or wrong: send Authorization: Bearer KEY");
+    else if (c->route->whole && c->tenant && c->tenant->n_patterns)
+        kvf__problem_set(&c->problem, 403, NULL, "%s wants an API key for all models",
+                         c->route->path);
     else if (strcmp(c->route->method, method) && (post || strcmp(method, "HEAD")))
         kvf__problem_set(&c->problem, 405, NULL, "%s wants %s", c->route->path, c->route->method);
     else if (post && !is_json(c))
@@ -377,7 +386,7 @@ static kvf_status open_socket(kvf_ctx *ctx, const kvf__server *server, int *port
     server->http->socket = listener.fd;
     server->http->checks_host = listener.loopback || o->n_allow_hosts;
     *port = listener.port;
-    if (!listener.loopback && !server->token)
+    if (!listener.loopback && !server->tenants.n)
         kvf__log(ctx, KVF_LOG_WARN,
                  "%s is reachable from other machines and requires no key: use --token-file",
                  o->host);

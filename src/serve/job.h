@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "access.h"
 #include "classification.h"
 #include "prefix_cache.h"
 #include "reply.h"
@@ -35,7 +36,8 @@ typedef struct kvf__job_list {
 typedef struct kvf__job {
     struct kvf__server *server;
     kvf__request_kind kind;
-    kvf__buf body; /* until it is parsed */
+    kvf__tenant *tenant; /* NULL: the server has no keys */
+    kvf__buf body;       /* until it is parsed */
     double arrived;
     kvf__job_output out;
 

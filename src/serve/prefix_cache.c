@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,11 +328,9 @@ typedef struct pass {
     size_t n_before; /* entries before the pass */
 } pass;
 
-static kvf_status add_name(const pass *p, const char *root, const char *name)
+static kvf_status add_name(const pass *p, const char *root, const char *name, const char *path)
 {
-    char *path = NULL;
     kvf__cached_prefix *entry = NULL;
-    KVF_TRY(kvf__asprintf(p->ctx, &path, "%s/%s.h5", root, name));
     pthread_mutex_lock(&p->cache->lock);
     kvf_status st = add_entry(p->ctx, p->cache, name, path, &entry);
     if (!st) {
@@ -341,7 +340,6 @@ static kvf_status add_name(const pass *p, const char *root, const char *name)
         if (st) kvf__free(p->cache->entries[--p->cache->n]);
     }
     pthread_mutex_unlock(&p->cache->lock);
-    kvf__free(path);
     return st;
 }
 
@@ -349,11 +347,13 @@ static void note_name(kvf__dir_walk *walk, const char *root, const char *name)
 {
     const pass *p = walk->user;
     kvf__cached_prefix *entry = find(p->cache, name);
+    char path[PATH_MAX];
+    const int n = snprintf(path, sizeof path, "%s/%s.h5", root, name);
     if (entry && entry->root == root)
         entry->pass = p->cache->passes;
-    else if (entry || p->cache->n >= KVF__MOST_MODELS)
+    else if (entry || p->cache->n >= KVF__MOST_MODELS || n >= PATH_MAX)
         kvf__dir_refuse(walk, name);
-    else if (add_name(p, root, name))
+    else if (add_name(p, root, name, path))
         walk->partial = true;
 }
 
@@ -434,6 +434,10 @@ void kvf__prefix_cache_look(kvf_ctx *ctx, kvf__prefix_cache *cache, double secon
     cache->passes++;
     for (size_t i = 0; i < cache->options->n_prefix_dirs; i++)
         kvf__dir_pass(&walk, cache->roots[i]);
+    for (size_t i = cache->n_fixed; i < cache->n; i++) /* files under other names */
+        if (cache->entries[i]->alias && !cache->entries[i]->hidden &&
+            kvf__exists(cache->entries[i]->path))
+            cache->entries[i]->pass = cache->passes;
     index_names(&p, !walk.partial);
     note_refused(cache, &walk);
     kvf__buf_done(&walk.refused);
@@ -587,12 +591,76 @@ bool kvf__prefix_cache_use(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *n
         kvf__prefix_cache_look(ctx, cache, MISS_SECONDS);
         entry = find(cache, name);
     }
-    if (!entry) return kvf__problem_no_model(problem, name);
+    if (!entry || entry->hidden) return kvf__problem_no_model(problem, name);
     if (entry->root && !bring(ctx, cache, entry, wait, problem)) return false;
     entry->used = ++cache->used;
     pthread_mutex_lock(&cache->lock);
     *out = use(cache, entry);
     pthread_mutex_unlock(&cache->lock);
+    return true;
+}
+
+/* ---- names at run time ----------------------------------------------------------------------- */
+
+/* Finds the folder of a path, which may be relative to a folder. */
+static const char *find_root(const kvf__prefix_cache *cache, const char *path, char real[PATH_MAX])
+{
+    char joined[PATH_MAX];
+    for (size_t i = 0; i < cache->options->n_prefix_dirs; i++) {
+        const char *root = cache->roots[i];
+        const int n = snprintf(joined, sizeof joined, "%s%s%s", *path == '/' ? "" : root,
+                               *path == '/' ? "" : "/", path);
+        if (n < PATH_MAX && realpath(joined, real) && kvf__dir_is_below(root, real)) return root;
+    }
+    return NULL;
+}
+
+static void set_hidden(kvf__prefix_cache *cache, kvf__cached_prefix *entry, bool hidden)
+{
+    pthread_mutex_lock(&cache->lock);
+    entry->hidden = hidden;
+    pthread_mutex_unlock(&cache->lock);
+}
+
+bool kvf__prefix_cache_load(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name,
+                            const char *path, kvf__problem *problem)
+{
+    char real[PATH_MAX];
+    kvf__cached_prefix *entry = find(cache, name);
+    if (entry && entry->alias && entry->hidden) {
+        kvf__prefix_cache_look(ctx, cache, 0); /* drops it */
+        entry = find(cache, name);
+    }
+    const pass p = {ctx, cache, cache->n};
+    const char *root = find_root(cache, path, real);
+    if (!kvf__dir_is_name(name))
+        return kvf__problem_set(problem, 400, "lora_name",
+                                "lora_name: want 1 to 255 bytes without control characters");
+    if (!root)
+        return kvf__problem_set(problem, 404, "lora_path", "there is no %.80s below --prefix-dir",
+                                path);
+    if (entry && (!entry->root || strcmp(entry->path, real) != 0))
+        return kvf__problem_set(problem, 400, "lora_name", "the name \"%.80s\" is in use", name);
+    if (entry) {
+        set_hidden(cache, entry, false);
+        return true;
+    }
+    if (cache->n >= KVF__MOST_MODELS || add_name(&p, root, name, real))
+        return kvf__problem_set(problem, 500, NULL, "out of memory for names");
+    cache->entries[cache->n - 1]->alias = true;
+    index_names(&p, false);
+    return true;
+}
+
+bool kvf__prefix_cache_unload(kvf__prefix_cache *cache, const char *name, kvf__problem *problem)
+{
+    kvf__cached_prefix *entry = find(cache, name);
+    if (!entry || entry->hidden) return kvf__problem_no_model(problem, name);
+    if (!entry->root)
+        return kvf__problem_set(problem, 400, "lora_name",
+                                "the model \"%.80s\" is one of the command line", name);
+    set_hidden(cache, entry, true);
+    set_ref(cache, entry, NULL);
     return true;
 }
 
@@ -610,9 +678,10 @@ bool kvf__prefix_cache_show(kvf__prefix_cache *cache, const char *name, kvf__lis
 {
     pthread_mutex_lock(&cache->lock);
     const kvf__cached_prefix *entry = find(cache, name);
-    if (entry) list_entry(cache, entry, out);
+    const bool seen = entry && !entry->hidden;
+    if (seen) list_entry(cache, entry, out);
     pthread_mutex_unlock(&cache->lock);
-    return entry != NULL;
+    return seen;
 }
 
 /* Returns the position after a name, which may have gone. */
@@ -638,7 +707,7 @@ size_t kvf__prefix_cache_list(kvf__prefix_cache *cache, const char *after, size_
     size_t n = 0;
     pthread_mutex_lock(&cache->lock);
     for (size_t i = position_after(cache, after); i < cache->n && n < most; i++)
-        list_entry(cache, cache->entries[i], &out[n++]);
+        if (!cache->entries[i]->hidden) list_entry(cache, cache->entries[i], &out[n++]);
     pthread_mutex_unlock(&cache->lock);
     return n;
 }

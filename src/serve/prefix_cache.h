@@ -37,6 +37,8 @@ typedef struct kvf__cached_prefix {
     struct stat seen;     /* state of the file at the last attempt */
     size_t bytes;         /* memory after the last read; 0: unknown */
     int64_t used, pass;   /* counts of the last use and of the last pass that found it */
+    bool alias;           /* named at run time; the path does not follow from the name */
+    bool hidden;          /* taken away */
     bool fresh;           /* the file had changed just before it was read: seen may be too old */
     char name[];
 } kvf__cached_prefix;
@@ -73,6 +75,12 @@ void kvf__prefix_cache_look(kvf_ctx *ctx, kvf__prefix_cache *cache, double secon
 bool kvf__prefix_cache_use(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name,
                            kvf__prefix_ref **out, size_t *wait, kvf__problem *problem);
 bool kvf__prefix_cache_has_room(kvf__prefix_cache *cache, size_t bytes);
+/* Serves a file below a folder of --prefix-dir under a name, or a name again that was taken away.
+ * Called by the reading thread, as the next function. */
+bool kvf__prefix_cache_load(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name,
+                            const char *path, kvf__problem *problem);
+/* Takes a name of a folder away, until it is loaded again or the file is removed. */
+bool kvf__prefix_cache_unload(kvf__prefix_cache *cache, const char *name, kvf__problem *problem);
 /* May be called from any thread, as the functions below. NULL: does nothing. */
 void kvf__prefix_cache_put(kvf__prefix_cache *cache, kvf__prefix_ref *ref);
 

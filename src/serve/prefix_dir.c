@@ -36,7 +36,7 @@ void kvf__dir_refuse(kvf__dir_walk *walk, const char *name)
         if ((unsigned char)walk->refused.data[i] < ' ') walk->refused.data[i] = '?';
 }
 
-static bool is_name(const char *name)
+bool kvf__dir_is_name(const char *name)
 {
     const size_t n = strlen(name);
     for (size_t i = 0; i < n; i++)
@@ -44,8 +44,7 @@ static bool is_name(const char *name)
     return n && n <= KVF__MODEL_NAME && kvf__utf8_valid(name, n) == n;
 }
 
-/* Returns whether a path of the system is below the folder. */
-static bool is_below(const char *root, const char *path)
+bool kvf__dir_is_below(const char *root, const char *path)
 {
     const size_t n = strlen(root);
     return !strncmp(root, path, n) && (path[n] == '/' || !strcmp(root, "/"));
@@ -56,7 +55,7 @@ static bool link_stays(const place *at)
     char path[PATH_MAX], real[PATH_MAX];
     struct stat info;
     const int n = snprintf(path, sizeof path, "%s/%s", at->root, at->path);
-    return n < (int)sizeof path && realpath(path, real) && is_below(at->root, real) &&
+    return n < (int)sizeof path && realpath(path, real) && kvf__dir_is_below(at->root, real) &&
            !stat(real, &info) && S_ISREG(info.st_mode);
 }
 
@@ -79,7 +78,7 @@ static void add_file(kvf__dir_walk *walk, place *at, bool fits, bool link)
         return;
     }
     at->path[at->n - ENDING_BYTES] = 0;
-    if (is_name(at->path))
+    if (kvf__dir_is_name(at->path))
         walk->found(walk, at->root, at->path);
     else
         kvf__dir_refuse(walk, at->path);
@@ -140,7 +139,8 @@ static kvf_status check_file(kvf_ctx *ctx, const char *root, int fd)
     const ssize_t n = readlink(link, real, sizeof real - 1);
     if (n < 0 || fstat(fd, &info)) return kvf__fail(ctx, KVF_EIO, "%s", strerror(errno));
     real[n] = 0;
-    if (!is_below(root, real)) return kvf__fail(ctx, KVF_EDATA, "the link leaves the folder");
+    if (!kvf__dir_is_below(root, real))
+        return kvf__fail(ctx, KVF_EDATA, "the link leaves the folder");
     if (!S_ISREG(info.st_mode)) return kvf__fail(ctx, KVF_EDATA, "is no regular file");
     return KVF_OK;
 }

@@ -18,6 +18,9 @@ typedef struct kvf__dir_walk {
 /* Calls `found` with each prefix file below a folder. Its name is the path below the folder without
  * ".h5". Files are not opened. Hidden files and linked folders are skipped. */
 void kvf__dir_pass(kvf__dir_walk *walk, const char *root);
+bool kvf__dir_is_name(const char *name);
+/* Returns whether a real path is below a folder's real path. */
+bool kvf__dir_is_below(const char *root, const char *path);
 /* Counts a file that cannot be served under its name. */
 void kvf__dir_refuse(kvf__dir_walk *walk, const char *name);
 /* Opens the regular file of a name; path: its path. EDATA: it leads out of the folder. ENOENT of

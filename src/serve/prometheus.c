@@ -1,6 +1,11 @@
 /* Metrics of the server as text for Prometheus (exposition format 0.0.4). */
 #include "prometheus.h"
 
+#include <stddef.h>
+#include <string.h>
+
+enum { MOST_SHOWN = 100 };
+
 static const double SECONDS[KVF__BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                              0.5,   1,    2.5,   5,    10,  30};
 static const double ROWS[KVF__BUCKETS] = {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128};
@@ -37,6 +42,42 @@ static kvf_status histogram(kvf__buf *out, const char *name, const char *help,
                            "kvfold_%s_bucket{le=\"+Inf\"} %lld\nkvfold_%s_sum %.17g\n"
                            "kvfold_%s_count %lld\n",
                            name, (long long)sum, name, h->sum, name, (long long)sum);
+}
+
+kvf_status kvf__tenants_print(const kvf__tenants *tenants, kvf__buf *out)
+{
+    static const struct {
+        const char *name, *type, *help;
+        size_t at;
+    } rows[] = {
+        {"tenant_requests_total", "counter", "Accepted requests by line of the token file.",
+         offsetof(kvf__tenant, accepted)},
+        {"tenant_refused_total", "counter", "Requests above a limit of tenants.",
+         offsetof(kvf__tenant, refused)},
+        {"tenant_prompt_tokens_total", "counter", "Prompt tokens by tenant.",
+         offsetof(kvf__tenant, prompt_tokens)},
+        {"tenant_generated_tokens_total", "counter", "Generated tokens by tenant.",
+         offsetof(kvf__tenant, new_tokens)},
+        {"tenant_rows", "gauge", "Rows by tenant.", offsetof(kvf__tenant, rows)},
+    };
+    for (size_t r = 0; tenants->n && r < sizeof rows / sizeof rows[0]; r++) {
+        int64_t rest = 0;
+        KVF_TRY(head(out, rows[r].name, rows[r].type, rows[r].help));
+        for (size_t i = 0; i < tenants->n; i++) {
+            const kvf__tenant *tenant = &tenants->item[i];
+            int64_t value;
+            memcpy(&value, (const char *)tenant + rows[r].at, sizeof value);
+            if (i < MOST_SHOWN)
+                KVF_TRY(kvf__buf_printf(NULL, out, "kvfold_%s{tenant=\"%lld\"} %lld\n",
+                                        rows[r].name, (long long)tenant->line, (long long)value));
+            else
+                rest += value;
+        }
+        if (tenants->n > MOST_SHOWN)
+            KVF_TRY(kvf__buf_printf(NULL, out, "kvfold_%s{tenant=\"others\"} %lld\n", rows[r].name,
+                                    (long long)rest));
+    }
+    return KVF_OK;
 }
 
 static kvf_status numbers(const kvf__server_metrics *m, kvf__buf *out)

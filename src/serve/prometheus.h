@@ -2,6 +2,7 @@
 #ifndef KVF_PROMETHEUS_H
 #define KVF_PROMETHEUS_H
 
+#include "access.h"
 #include "engine.h"
 #include "prefix_cache.h"
 
@@ -24,6 +25,8 @@ typedef struct kvf__server_metrics {
     kvf__histogram waited, first_token, whole; /* seconds since arrival */
     kvf__histogram batch;                      /* rows per step */
 } kvf__server_metrics;
+/* Prints the counts of each tenant; those after the first hundred are added up. */
+kvf_status kvf__tenants_print(const kvf__tenants *tenants, kvf__buf *out);
 kvf_status kvf__server_metrics_print(const kvf__server_metrics *metrics, kvf__buf *out);
 
 #endif

@@ -44,14 +44,24 @@ void kvf__queue_add(kvf__queue *queue, kvf__job_list *list, kvf__job *job)
 {
     kvf__job_list_add(list, job);
     queue->n++;
+    if (job->tenant) job->tenant->waiting++;
     queue->bytes += (int64_t)job->bytes;
     pthread_cond_signal(list == &queue->unread ? &queue->unread_came : &queue->ready_came);
+}
+
+void kvf__queue_charge(const kvf__job *job, int64_t prompt_tokens, int64_t new_tokens)
+{
+    if (!job->tenant) return;
+    job->tenant->prompt_tokens += prompt_tokens;
+    job->tenant->new_tokens += new_tokens;
+    job->tenant->budget -= (double)(prompt_tokens + new_tokens);
 }
 
 void kvf__queue_remove(kvf__queue *queue, kvf__job *job)
 {
     if (job->in) kvf__job_list_remove(job);
     queue->n--;
+    if (job->tenant) job->tenant->waiting--;
     queue->bytes -= (int64_t)job->bytes;
 }
 
@@ -78,12 +88,39 @@ static int64_t rows_to_come(const kvf__queue *queue)
     return free_rows > 0 ? free_rows : 0;
 }
 
+/* Refuses a job above a limit of its tenant. */
+static bool tenant_fits(const kvf__queue *queue, kvf__tenant *tenant, kvf__problem *problem)
+{
+    const kvf_serve_options *o = queue->options;
+    const double rate = (double)o->tenant_tokens / 60, now = kvf__clock();
+    if (!tenant) return true;
+    tenant->budget += (now - tenant->filled) * rate;
+    if (!tenant->filled || tenant->budget > 60 * rate) tenant->budget = 60 * rate;
+    tenant->filled = now;
+    if (o->tenant_tokens && tenant->budget <= 0)
+        kvf__problem_set(problem, 429, NULL,
+                         "the limit of %lld tokens a minute is reached: try again later",
+                         (long long)o->tenant_tokens);
+    else if (o->tenant_queue && tenant->waiting >= o->tenant_queue)
+        kvf__problem_set(problem, 429, NULL,
+                         "%lld requests of this API key are waiting already: try again later",
+                         (long long)tenant->waiting);
+    else
+        return true;
+    problem->code = "rate_limit_exceeded";
+    problem->retry = tenant->budget < 0 ? 1 + (int)(-tenant->budget / rate) : 1;
+    tenant->refused++;
+    return false;
+}
+
 static bool accept_job(kvf__queue *queue, kvf__job *job, kvf__problem *problem)
 {
     if (queue->closing) return kvf__problem_set(problem, 503, NULL, "the server is shutting down");
     if (queue->n >= queue->options->max_queue + rows_to_come(queue))
         return overloaded(problem, queue->n, "requests");
     if (!kvf__queue_fits(queue, job->bytes, problem)) return false;
+    if (!tenant_fits(queue, job->tenant, problem)) return false;
+    if (job->tenant) job->tenant->accepted++;
     job->reply = (kvf__reply){
         .chat = job->kind == KVF__CHAT, .id = ++queue->next_id, .created = (int64_t)time(NULL)};
     job->owners = 2;

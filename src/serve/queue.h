@@ -30,6 +30,9 @@ void kvf__queue_add(kvf__queue *queue, kvf__job_list *list, kvf__job *job);
 /* Removes a waiting job, which may have left its list before. */
 void kvf__queue_remove(kvf__queue *queue, kvf__job *job);
 
+/* Adds tokens to the counts of a job's tenant. Called under the lock. */
+void kvf__queue_charge(const kvf__job *job, int64_t prompt_tokens, int64_t new_tokens);
+
 /* Waits for a signal for at most `ms`; the lock may differ from the queue's. */
 void kvf__wait_ms(pthread_cond_t *signal, pthread_mutex_t *lock, int ms);
 

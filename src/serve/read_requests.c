@@ -158,21 +158,41 @@ static uint64_t any_seed(void)
     return seed >> 1;
 }
 
+/* Answers a change of the models as vLLM does. */
+static bool tell(kvf__job *job, const char *name, const char *what)
+{
+    return !kvf__buf_printf(NULL, &job->out.text, "Success: LoRA adapter '%s' %s successfully.\n",
+                            name, what);
+}
+
 /* Converts a body to ids; returns false with the problem, or without one if the prefix has to wait
  * for memory. */
 static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     kvf_ctx *ctx = server->reader.ctx;
+    kvf__problem ignored;
     const char *body = job->body.data ? job->body.data : "";
     if (!kvf__request_parse(ctx, body, job->body.n, job->kind, server->options.max_tokens,
                             &job->request, problem))
         return false;
     const char *name = job->request.model ? job->request.model : server->base_name;
-    if (!kvf__prefix_cache_use(ctx, &server->cache, job->request.model, &job->ref, &job->needs,
-                               problem))
+    if (job->kind == KVF__UNLOAD)
+        return kvf__prefix_cache_unload(&server->cache, name, problem) &&
+               tell(job, name, "removed");
+    if (job->request.model && !kvf__tenant_may(job->tenant, name))
+        return kvf__problem_no_model(problem, name);
+    if (job->kind == KVF__LOAD &&
+        !kvf__prefix_cache_load(ctx, &server->cache, name, job->request.path, problem))
         return false;
+    if (!kvf__prefix_cache_use(ctx, &server->cache, job->request.model, &job->ref, &job->needs,
+                               problem)) {
+        if (job->kind == KVF__LOAD && problem->status)
+            kvf__prefix_cache_unload(&server->cache, name, &ignored);
+        return false;
+    }
     snprintf(job->model, sizeof job->model, "%s", name);
     job->reply.model = job->model;
+    if (job->kind == KVF__LOAD) return tell(job, name, "added");
     if (job->request.logprobs >= 0) job->reply.tokenizer = server->base->tokenizer;
     if (!job->request.seeded) job->request.seed = any_seed();
     kvf_status st = job->kind == KVF__TOKENIZE     ? answer_tokenize(ctx, server, job)

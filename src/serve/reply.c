@@ -156,6 +156,8 @@ kvf_status kvf__reply_classes(const kvf__reply *reply, const char *task, kvf_jso
 kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out)
 {
     const char *type = problem->status == 401   ? "authentication_error"
+                       : problem->status == 403 ? "permission_error"
+                       : problem->status == 429 ? "rate_limit_error"
                        : problem->status >= 500 ? "server_error"
                                                 : "invalid_request_error";
     kvf_json *error = kvf__json_of("message:s type:s param:o code:o", problem->message, type,
@@ -235,21 +237,26 @@ kvf_status kvf__reply_model(kvf__prefix_cache *cache, kvf__listed *model, int64_
 }
 
 /* The list is made in parts, so that the table is locked for a short time only. */
-kvf_status kvf__reply_models(kvf__prefix_cache *cache, const char *after, int64_t most,
-                             int64_t created, kvf__buf *out)
+kvf_status kvf__reply_models(kvf__prefix_cache *cache, const kvf__tenant *tenant, const char *after,
+                             int64_t most, int64_t created, kvf__buf *out)
 {
     enum { PART = 32 };
     kvf__listed part[PART];
     char last[KVF__MODEL_NAME + 1];
     kvf_json *list = kvf_json_array();
-    for (size_t n = 1; most > 0 && n; most -= (int64_t)n) {
-        n = kvf__prefix_cache_list(cache, after, most < PART ? (size_t)most : PART, part);
-        for (size_t i = 0; i < n; i++)
-            kvf_json_add(list, model_object(cache, &part[i], created));
+    bool more = false;
+    for (size_t n = 1; n && !more;) {
+        n = kvf__prefix_cache_list(cache, after, PART, part);
+        for (size_t i = 0; i < n; i++) {
+            const bool seen = kvf__tenant_may(tenant, part[i].name);
+            more |= seen && !most;
+            if (seen && most && most--)
+                kvf_json_add(list, model_object(cache, &part[i], created));
+            else
+                kvf__prefix_cache_put(cache, part[i].ref);
+        }
         if (n) after = strcpy(last, part[n - 1].name);
     }
-    const bool more = !most && kvf__prefix_cache_list(cache, after, 1, part);
-    if (more) kvf__prefix_cache_put(cache, part[0].ref);
     return put(kvf__json_of("object:s data:o has_more:b", "list", list, more), false, out);
 }
 

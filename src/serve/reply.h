@@ -2,6 +2,7 @@
 #ifndef KVF_REPLY_H
 #define KVF_REPLY_H
 
+#include "access.h"
 #include "completion.h"
 #include "prefix_cache.h"
 #include "request.h"
@@ -51,11 +52,11 @@ kvf_status kvf__reply_tokens(const kvf__ids *ids, int64_t most, const kvf__token
                              kvf__buf *out);
 kvf_status kvf__reply_detokenized(const kvf__buf *text, kvf__buf *out);
 kvf_status kvf__reply_tokenizer(const kvf__tokenizer *tokenizer, kvf__buf *out);
-/* Replies with a model, or with up to `most` models after a name, with facts of the files that were
- * read. Releases the model. */
+/* Replies with a model, or with up to `most` models of a tenant after a name, with facts of the
+ * files that were read. Releases the model. */
 kvf_status kvf__reply_model(kvf__prefix_cache *cache, kvf__listed *model, int64_t created,
                             kvf__buf *out);
-kvf_status kvf__reply_models(kvf__prefix_cache *cache, const char *after, int64_t most,
-                             int64_t created, kvf__buf *out);
+kvf_status kvf__reply_models(kvf__prefix_cache *cache, const kvf__tenant *tenant, const char *after,
+                             int64_t most, int64_t created, kvf__buf *out);
 
 #endif

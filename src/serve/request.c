@@ -57,6 +57,8 @@ enum {
     TOKENIZE = KVF__TOKENIZE,
     DETOKENIZE = KVF__DETOKENIZE,
     CLASSIFY = KVF__CLASSIFY,
+    LOAD = KVF__LOAD,
+    CONTROL = KVF__LOAD | KVF__UNLOAD,
     ALL = BOTH | TOKENIZE | DETOKENIZE | CLASSIFY
 };
 typedef struct request_field {
@@ -162,6 +164,12 @@ static bool read_model(const body_reader *r, const request_field *f, const kvf_j
 {
     r->to->model = text_of(value);
     return r->to->model ? true : refuse(r, f, f->want);
+}
+
+static bool read_path(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    r->to->path = text_of(value);
+    return r->to->path && *r->to->path ? true : refuse(r, f, f->want);
 }
 
 static bool read_ids(const body_reader *r, const request_field *f, const kvf_json *list,
@@ -338,6 +346,9 @@ static bool read_messages(const body_reader *r, const request_field *f, const kv
 #define AT(member) offsetof(kvf__request, member)
 static const request_field FIELDS[] = {
     {"model", ALL, read_model, .want = "the name of a model"},
+    {"lora_name", CONTROL, read_model, .want = "the name of a model"},
+    {"lora_path", LOAD, read_path, .want = "a path of a file below --prefix-dir"},
+    {"lora_int_id", CONTROL, .read = NULL},
     {"prompt", COMPLETIONS, read_prompt,
      .want = "a text, an array of token ids, or an array of such prompts"},
     {"prompt", TOKENIZE, read_text_prompt, .want = "a text"},
@@ -406,6 +417,10 @@ static bool check_there(const kvf__request *q, kvf__problem *problem)
 {
     if (!q->model && (int)q->kind & (BOTH | CLASSIFY))
         return kvf__problem_set(problem, 400, "model", "model is missing");
+    if (!q->model && (int)q->kind & CONTROL)
+        return kvf__problem_set(problem, 400, "lora_name", "lora_name is missing");
+    if (!q->path && q->kind == KVF__LOAD)
+        return kvf__problem_set(problem, 400, "lora_path", "lora_path is missing");
     if (q->kind == KVF__CHAT && !q->messages)
         return kvf__problem_set(problem, 400, "messages", "messages are missing");
     if (q->kind == KVF__COMPLETIONS && !q->n_prompts)
@@ -487,7 +502,7 @@ void kvf__request_forget(kvf__request *request)
     request->messages = NULL;
     request->prompts = NULL;
     request->n_messages = request->n_prompts = 0;
-    request->model = NULL;
+    request->model = request->path = NULL;
     request->input = NULL;
     request->root = NULL;
 }

@@ -9,6 +9,7 @@
 typedef struct kvf__problem {
     unsigned status;  /* HTTP status; 0: none */
     const char *code; /* "model_not_found"; NULL: none */
+    int retry;        /* 429: seconds until the client may try again */
     char param[40];   /* field of the request, "": none */
     char message[256];
 } kvf__problem;
@@ -30,7 +31,9 @@ typedef enum kvf__request_kind {
     KVF__CHAT = 2,
     KVF__TOKENIZE = 4,
     KVF__DETOKENIZE = 8,
-    KVF__CLASSIFY = 16
+    KVF__CLASSIFY = 16,
+    KVF__LOAD = 32,
+    KVF__UNLOAD = 64
 } kvf__request_kind;
 
 /* Options for converting a text or chat to tokens, as in vLLM's API. */
@@ -45,6 +48,7 @@ typedef struct kvf__request {
     kvf__request_kind kind;
     bool stream, usage; /* usage: a chunk with the counts ends the stream */
     kvf_json *root;
+    const char *path;          /* load: file of the model */
     const char *model;         /* NULL: the base, for tokenize and detokenize */
     kvf__text_prompt *prompts; /* [n_prompts]; the text of tokenize, the ids of detokenize */
     size_t n_prompts;

@@ -12,6 +12,7 @@ static kvf_status answer_job(kvf__call *call)
     KVF_TRY(kvf__alloc(NULL, sizeof *job, &job));
     job->server = call->server;
     job->kind = call->route->kind;
+    job->tenant = call->tenant;
     job->body = call->body;
     call->body = (kvf__buf){0};
     if (kvf__queue_submit(&call->server->queue, job, &call->problem)) {
@@ -20,6 +21,15 @@ static kvf_status answer_job(kvf__call *call)
     }
     kvf__buf_done(&job->body);
     kvf__free(job);
+    return KVF_OK;
+}
+
+/* Changes which models are served: for clients with a key alone. */
+static kvf_status answer_control(kvf__call *call)
+{
+    if (call->tenant && call->server->options.n_prefix_dirs) return answer_job(call);
+    kvf__problem_set(&call->problem, 403, NULL, "%s: start the server with %s to allow it",
+                     call->route->path, call->tenant ? "--prefix-dir" : "--token-file");
     return KVF_OK;
 }
 
@@ -43,9 +53,10 @@ static kvf_status answer_models(kvf__call *call)
     kvf__listed model;
     if (!call->route->subpath) {
         if (call->limit && !read_limit(call, &most)) return KVF_OK;
-        return kvf__reply_models(&server->cache, call->after, most, server->created, &call->reply);
+        return kvf__reply_models(&server->cache, call->tenant, call->after, most, server->created,
+                                 &call->reply);
     }
-    if (kvf__prefix_cache_show(&server->cache, name, &model))
+    if (kvf__tenant_may(call->tenant, name) && kvf__prefix_cache_show(&server->cache, name, &model))
         return kvf__reply_model(&server->cache, &model, server->created, &call->reply);
     kvf__problem_no_model(&call->problem, name);
     return KVF_OK;
@@ -78,13 +89,14 @@ static kvf_status answer_metrics(kvf__call *call)
     kvf__queue *queue = &call->server->queue;
     pthread_mutex_lock(&queue->lock);
     kvf__server_metrics metrics = call->server->metrics;
+    kvf_status st = kvf__tenants_print(&call->server->tenants, &call->reply);
     metrics.queued = queue->n;
     metrics.queued_bytes = queue->bytes;
     pthread_mutex_unlock(&queue->lock);
     metrics.prefixes = kvf__prefix_cache_counts(&call->server->cache);
     kvf__guard_count(&call->server->guard, &metrics.connections, &metrics.evicted);
     call->type = "text/plain; version=0.0.4";
-    return kvf__server_metrics_print(&metrics, &call->reply);
+    return st ? st : kvf__server_metrics_print(&metrics, &call->reply);
 }
 
 static const kvf__route ROUTES[] = {
@@ -93,10 +105,12 @@ static const kvf__route ROUTES[] = {
     {"POST", "/v1/classify", answer_job, .kind = KVF__CLASSIFY},
     {"GET", "/v1/models", answer_models, .subpath = false},
     {"GET", "/v1/models/", answer_models, .subpath = true},
+    {"POST", "/v1/load_lora_adapter", answer_control, .whole = true, .kind = KVF__LOAD},
+    {"POST", "/v1/unload_lora_adapter", answer_control, .whole = true, .kind = KVF__UNLOAD},
     {"GET", "/tokenizer_info", answer_tokenizer_info, .open = false},
     {"POST", "/tokenize", answer_job, .kind = KVF__TOKENIZE},
     {"POST", "/detokenize", answer_job, .kind = KVF__DETOKENIZE},
-    {"GET", "/metrics", answer_metrics, .open = false},
+    {"GET", "/metrics", answer_metrics, .whole = true},
     {"GET", "/health", answer_health, .open = true},
     {"GET", "/", answer_page, .open = true},
 };

@@ -33,12 +33,17 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_serve_options *o)
                 {"max-tokens", o->max_tokens, 1, INT32_MAX},
                 {"max-context", o->max_context, 0, INT32_MAX},
                 {"prefix-memory", o->prefix_memory, 1, INT64_MAX / 2},
+                {"tenant-rows", o->tenant_rows, 0, INT32_MAX},
+                {"tenant-queue", o->tenant_queue, 0, INT32_MAX},
+                {"tenant-tokens", o->tenant_tokens, 0, INT32_MAX},
                 {"timeout", o->timeout, 1, 86400}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].value < rows[i].least || rows[i].value > rows[i].most)
             return kvf__fail(ctx, KVF_EUSAGE, "%s %lld: want %lld to %lld", rows[i].name,
                              (long long)rows[i].value, (long long)rows[i].least,
                              (long long)rows[i].most);
+    if (!o->token_file && (o->tenant_rows || o->tenant_queue || o->tenant_tokens))
+        return kvf__fail(ctx, KVF_EUSAGE, "limits of tenants need a token file");
     return KVF_OK;
 }
 
@@ -57,7 +62,7 @@ static kvf_status serve(kvf_ctx *ctx, kvf__server *server)
     const char *token_file = server->options.token_file, *log_file = server->options.access_log;
     KVF_TRY(check_options(ctx, &server->options));
     KVF_TRY(kvf__origins_check(ctx, &server->options));
-    if (token_file) KVF_TRY(kvf__token_read(ctx, token_file, &server->token));
+    if (token_file) KVF_TRY(kvf__tenants_read(ctx, token_file, &server->tenants));
     if (log_file) KVF_TRY(kvf__access_log_open(ctx, log_file, &server->access_log));
     KVF_TRY(open_engine(ctx, server));
     KVF_TRY(kvf__prefix_cache_init(ctx, server->base, &server->options, &server->cache));
@@ -96,7 +101,7 @@ static kvf_status serve_until_stop(kvf_ctx *ctx, kvf_base *base, const kvf_serve
     kvf__scorer_free(server.scorer);
     kvf__prefix_cache_done(&server.cache);
     kvf__access_log_close(server.access_log);
-    kvf__free(server.token);
+    kvf__tenants_done(&server.tenants);
     kvf__queue_done(&server.queue);
     return st;
 }

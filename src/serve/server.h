@@ -26,8 +26,8 @@ typedef struct kvf__server {
     kvf_base *base;
     kvf_serve_options options;
     const char *base_name;
-    char *token;    /* API key that clients must send; NULL: none */
-    int access_log; /* file descriptor; -1: none */
+    kvf__tenants tenants; /* clients with their API keys; n = 0: no key is needed */
+    int access_log;       /* file descriptor; -1: none */
     int64_t created;
     kvf__prefix_cache cache;
     kvf__engine *engine;

@@ -172,9 +172,10 @@
       return;
     }
     const base = models.find((model) => !model.facts.prefix);
-    by("title").textContent = base.id;
-    document.title = `${base.id} \u2013 kvfold`;
-    const n = models.length - 1;
+    const title = base?.id ?? "kvfold"; /* a key may have no right to the base */
+    by("title").textContent = title;
+    document.title = `${title} \u2013 kvfold`;
+    const n = models.length - (base ? 1 : 0);
     by("about").textContent = n ? `${n} ${n === 1 ? "prefix" : "prefixes"} on this base. One question, two answers.`
       : "No prefix is served here, the base alone.";
     by("token-form").hidden = true;

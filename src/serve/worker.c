@@ -75,6 +75,11 @@ static void add_text(kvf__choice *c, const char *text, size_t n)
         kvf__job_wake(job);
 }
 
+static void count_rows(const kvf__job *job, int n)
+{
+    if (job->tenant) job->tenant->rows += n;
+}
+
 /* Called by the engine with new text of a row; with `end` the row is gone afterwards. */
 static void receive_text(void *user, const char *text, size_t n, int64_t new_tokens,
                          kvf__finish end)
@@ -87,6 +92,8 @@ static void receive_text(void *user, const char *text, size_t n, int64_t new_tok
         kvf__histogram_add(&server->metrics.first_token, kvf__clock() - job->arrived, true);
     job->first = false;
     job->reply.new_tokens += new_tokens - c->new_tokens;
+    kvf__queue_charge(job, 0, new_tokens - c->new_tokens);
+    count_rows(job, -(end != KVF__GOES_ON));
     c->new_tokens = new_tokens;
     c->finish = end;
     server->queue.unfinished -= end != KVF__GOES_ON;
@@ -195,6 +202,7 @@ static void note_start(kvf__server *server, kvf__job *job)
     kvf__histogram_add(&server->metrics.waited, kvf__clock() - job->arrived, true);
     for (int64_t i = 0; i < job->n_prompts; i++)
         job->reply.prompt_tokens += (int64_t)job->prompts[i].n;
+    kvf__queue_charge(job, job->reply.prompt_tokens, 0);
     if (!job->request.stream) return;
     job->out.state = KVF__JOB_RUNS;
     job->out.status = 200;
@@ -211,18 +219,27 @@ static void run(kvf__server *server, kvf__job *job)
     server->queue.unfinished += job->n_choices;
 }
 
+/* Returns which of two jobs gets a row first; the second may be NULL. */
+static kvf__job *sooner(const kvf__server *server, kvf__job *job, kvf__job *other)
+{
+    const int64_t most = server->options.tenant_rows, rows = job->tenant ? job->tenant->rows : 0;
+    if (most && rows >= most) return other;
+    if (!other) return job;
+    const int64_t others = other->tenant ? other->tenant->rows : 0;
+    return rows < others || (rows == others && job->ticket < other->ticket) ? job : other;
+}
+
 /* Returns the job that gets the next free row; NULL: none needs one. After each row a job moves to
  * the end of the line. A job of many choices thus gets all rows while no other job needs any, and
- * its share otherwise. Called under the lock. */
+ * its share otherwise. Tenants with fewer rows come first. Called under the lock. */
 static kvf__job *next_job(kvf__server *server)
 {
     kvf__queue *queue = &server->queue;
-    kvf__job *next = queue->ready.first;
-    while (next && next->rows)
-        next = next->next;
+    kvf__job *next = NULL;
+    for (kvf__job *job = queue->ready.first; job; job = job->next)
+        if (!job->rows) next = sooner(server, job, next);
     for (kvf__job *job = server->running.first; job; job = job->next)
-        if (!job->broken && job->started < job->n_choices && (!next || job->ticket < next->ticket))
-            next = job;
+        if (!job->broken && job->started < job->n_choices) next = sooner(server, job, next);
     if (!next) return NULL;
     if (next->in == &queue->ready) run(server, next);
     next->ticket = queue->next_ticket++;
@@ -259,6 +276,7 @@ static void give_rows(kvf__server *server)
             continue;
         }
         if (starts) note_start(server, job);
+        count_rows(job, job->request.max_tokens > 0);
         if (!job->request.max_tokens) end_echo(server, job);
     }
     pthread_mutex_unlock(&server->queue.lock);
@@ -268,8 +286,10 @@ static void give_rows(kvf__server *server)
 static void remove_rows(kvf__server *server, kvf__job *job)
 {
     for (int64_t i = 0; i < job->started; i++)
-        if (!job->choices[i].finish)
+        if (!job->choices[i].finish) {
             kvf__engine_remove(server->ctx, server->engine, job->choices[i].row);
+            count_rows(job, -1);
+        }
 }
 
 /* Removes jobs whose clients have disconnected, or that were answered with an error. */
@@ -297,6 +317,7 @@ static kvf__job *next_to_classify(kvf__server *server)
             if (!job->rows || job->broken || job->out.gone) continue;
             if (i) {
                 run(server, job);
+                kvf__queue_charge(job, job->reply.prompt_tokens, 0);
                 kvf__histogram_add(&server->metrics.waited, kvf__clock() - job->arrived, true);
             }
             return job;
