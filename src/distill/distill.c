@@ -500,6 +500,7 @@ static kvf_status measure(distilling *d, const kvf__trainer_view *t, kvf_distill
     const int64_t T = d->document.context->file.prefix.P;
     const kvf__subject prefix = kvf__tuned_subject(t->tuned, &t->run->id, t->rows->task);
     const kvf__evaluator_options how = {.P = t->run->id.P > T ? t->run->id.P : T,
+                                        .neurons = t->run->id.neurons.N,
                                         .share_prefixes = !t->run->options.share_off,
                                         .soft = d->held_out.k};
     kvf__evaluator *e = NULL;

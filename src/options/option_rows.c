@@ -130,10 +130,10 @@ static const kvf__option ROWS[] = {
     ROW("ffn-length", "N", "0", KVF_COUNT, ffn_length,
         "virtual neurons of each feed-forward block, beside the prefix; alone with --prefix-length "
         "0",
-        .rules = 0, .methods = "mlp|direct", .excludes = "infix|task-prefix=low-rank"),
+        .rules = DISTILL, .methods = "mlp|direct", .excludes = "infix|task-prefix=low-rank"),
     ROW("ffn-lr", "X", "by length", KVF_ABOVE_0, ffn_lr,
         "learning rate of the virtual neurons; 0.003, above 32 neurons 0.003 * 32 / N",
-        .rules = FREE | UNSET, .decide = decide_ffn_lr, .methods = "mlp|direct",
+        .rules = FREE | UNSET | DISTILL, .decide = decide_ffn_lr, .methods = "mlp|direct",
         .needs = "ffn-length"),
     ROW("layers", "A-B,...", "all", KVF_TEXT, layers,
         "layers with a prefix, counted from 0, such as 4-7 or 0,2,4-7; other layers have none; "

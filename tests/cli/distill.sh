@@ -14,7 +14,7 @@ run 0 inspect prefix.h5
 has out 'document_tokens'
 
 # shellcheck disable=SC2086
-run 0 distill $shared --data train.jsonl --valid valid.jsonl --steps 2 --out rows.h5 --quiet --json --threads 2
+run 0 distill $shared --data train.jsonl --valid valid.jsonl --ffn-length 3 --steps 2 --out rows.h5 --quiet --json --threads 2
 err_is
 for key in loss_base loss_prefix loss_document kl_base kl_prefix document_tokens held_out_label_tokens teacher_seconds; do
     has out "\"$key\":[0-9]"
@@ -108,10 +108,11 @@ run 0 distill $system --data turns.jsonl --steps 2 --out system.h5
 has out '^system prompt: [0-9]* tokens; 2 training rows, 1 held out; the teacher took '
 has out '^KL to the base that reads the system prompt: [0-9.]* bare, [0-9.]* at the start, [0-9.]* with the prefix$'
 # shellcheck disable=SC2086
-run 0 distill $system --self-study 6 --valid turns.jsonl --kl reverse --on-policy --steps 2 --json --out system.h5 --force
+run 0 distill $system --self-study 6 --valid turns.jsonl --kl reverse --on-policy --ffn-length 3 --steps 2 --json --out system.h5 --force
 has out '"kl_start":[0-9]'
 run 0 merge system.h5 --out system-prefix.h5
 run 0 inspect system-prefix.h5
+has out '^  neurons  *3$'
 has out 'chat_template.*no-system'
 has out 'kl_prefix'
 run 0 generate --base chat --prefix system-prefix.h5 --prompt abc --max-tokens 4 --precision f32
