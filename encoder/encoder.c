@@ -389,7 +389,7 @@ kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *wh
     return KVF_OK;
 }
 
-static kvf_status read_param(kvf_ctx *ctx, kvf__param *param, const char *where,
+static kvf_status read_param(kvf_ctx *ctx, const kvf__param *param, const char *where,
                              const kvf__table *table)
 {
     char found[128], want[128];
@@ -409,12 +409,16 @@ static kvf_status read_param(kvf_ctx *ctx, kvf__param *param, const char *where,
 kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
                                    const kvf__table *table)
 {
+    const kvf__params *all = kvf__encoder_params(encoder);
+    const kvf__encoder *next = encoder->next;
     for (size_t i = 0; i < table->n; i++)
-        if (!kvf__params_find(&encoder->params, table->items[i].name))
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is not a parameter of method %s", where,
-                             table->items[i].name, encoder->kind->method);
-    for (size_t i = 0; i < encoder->params.n; i++)
-        KVF_TRY(read_param(ctx, &encoder->params.item[i], where, table));
+        if (!kvf__params_find(all, table->items[i].name))
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is not a parameter of method %s%s", where,
+                             table->items[i].name, encoder->kind->method,
+                             next ? "" : " without neurons");
+    if (!next || !kvf__table_find(table, next->params.item[0].name)) all = &encoder->params;
+    for (size_t i = 0; i < all->n; i++)
+        KVF_TRY(read_param(ctx, &all->item[i], where, table));
     return KVF_OK;
 }
 

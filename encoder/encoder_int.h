@@ -106,8 +106,8 @@ kvf_status kvf__encoder_init_neurons(kvf_ctx *ctx, kvf__encoder *encoder,
 kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
                              const kvf__params *from);
 
-/* Copies values from a table of any float types (a safetensors state dict). EFORMAT: also for
- * unknown tensors. */
+/* Copies values from a table of any float types (a safetensors state dict). The part of the neurons
+ * keeps its values if the table has none of them. EFORMAT: also for unknown tensors. */
 kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
                                    const kvf__table *table);
 

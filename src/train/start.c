@@ -151,8 +151,8 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
 {
     const kvf_train_options *o = &run->options;
     double residual = 0;
-    if (o->init_encoder) return kvf__start_safetensors(run, tuned, o->init_encoder);
     kvf__encoder_init_random(tuned->encoder, o->init_ptuning_v2, o->seed);
+    if (o->init_encoder) return KVF_OK; /* read after the start of the neurons */
     if (o->init_from) return kvf__start_file(run, tuned, rows, o->init_from);
     if (!run->id.P) return KVF_OK; /* neurons alone */
     const kvf__start *start = find(o->init);
@@ -222,5 +222,7 @@ kvf_status kvf__start_values(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
     KVF_TRY(check_approximate(run));
     KVF_TRY(tuned->encoder ? start_encoder(run, tuned, rows) : kvf__start_block(run, rows));
     KVF_TRY(start_neurons(run, tuned));
+    if (tuned->encoder && run->options.init_encoder)
+        KVF_TRY(kvf__start_safetensors(run, tuned, run->options.init_encoder));
     return kvf__log_weight_start(run, tuned, rows->task);
 }

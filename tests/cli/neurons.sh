@@ -153,6 +153,36 @@ run 0 train --base llama.h5 --data lm.jsonl --init-from whole-p.h5 --prefix-leng
 awk -v a="$(loss whole-p.h5)" -v b="$(loss from.h5)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
     fail "--init-from: loss $(loss from.h5), of the file $(loss whole-p.h5)"
 
+# --init-encoder reads the part of the neurons too; without it they start as usual
+encoder() { # NAME ROWS... writes a state dict of zeros, each row `"name" [shape] bytes`
+    file=$1 at=0 header=
+    shift
+    while [ $# -gt 0 ]; do
+        header="$header${header:+,}$1:{\"dtype\":\"F32\",\"shape\":$2,\"data_offsets\":[$at,$((at + $3))]}"
+        at=$((at + $3))
+        shift 3
+    done
+    # shellcheck disable=SC2059 # octal
+    { printf "\\$(printf %o $((${#header} + 2)))\0\0\0\0\0\0\0" && printf '{%s}' "$header" && head -c $at /dev/zero; } >"$file"
+}
+encoder plain.safetensors '"embedding.weight"' '[3,64]' 768
+encoder both.safetensors '"embedding.weight"' '[3,64]' 768 '"neurons.embedding.weight"' '[5,192]' 3840
+begin() { # CODE FILE OPTIONS...
+    want=$1 from=$2
+    shift 2
+    run "$want" train --base llama.h5 --data lm.jsonl --method direct --prefix-length 3 --init-encoder "$from" --steps 1 --lr 1e-30 \
+        "$@" --threads 2 --precision f32 --quiet --force --out begun.h5
+}
+for kind in plain both; do
+    begin 0 $kind.safetensors --ffn-length 5 --ffn-lr 1e-30
+    run 0 merge begun.h5 --out begun-p.h5 --force
+    run 0 inspect begun-p.h5 --json
+    sed 's/.*neurons\/gate//; s/prefix\/neurons\/up.*//' out | grep -q '"max":0.0,' && zeros=both || zeros=plain
+    [ $kind = $zeros ] || fail "--init-encoder $kind.safetensors: $(cat out)"
+done
+begin 1 both.safetensors
+has err 'both.safetensors: neurons.embedding.weight is not a parameter of method direct without neurons$'
+
 # neurons alone are resumed without naming the length again; heads by layer
 run 0 train --base llama.h5 --data lm.jsonl --resume --out alone.h5 --steps 3 --quiet --threads 2
 cat >gemma4.json <<'END'
