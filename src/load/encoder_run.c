@@ -103,6 +103,9 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__arti
     kvf_status st = method && method->reads_base
                         ? kvf__encoder_on_base(ctx, base, run->id.method, &shape, &encoder)
                         : kvf__encoder_create(ctx, run->id.method, &shape, &encoder);
+    if (st == KVF_EUSAGE) /* no option: a width that read_widths() did not find */
+        return kvf__fail_prefix(ctx, KVF_EFORMAT, "%s: the encoder's values are not complete",
+                                path);
     if (st) return kvf__fail_prefix(ctx, st, "%s", path);
     st = kvf__encoder_load(ctx, encoder, path, values);
     if (st) {

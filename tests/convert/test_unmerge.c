@@ -156,6 +156,27 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
+/* A run without one of its parameters is damaged, also without the one that shows the width. */
+START_TEST(incomplete_runs_are_refused)
+{
+    kvf__artifact run = {0};
+    kvf_prefix *opened = NULL;
+    make_prefix(4);
+    unmerge(16, 1, other);
+    ck_assert_int_eq(kvf__artifact_read_all(ctx, other, KVF__KIND_RUN, &run), KVF_OK);
+    kvf__params *params = &run.values.params;
+    params->n--;
+    for (size_t i = (size_t)_i; i < params->n; i++)
+        params->item[i] = params->item[i + 1];
+    ck_assert_int_eq(kvf__artifact_write(ctx, other, true, &run), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_open(ctx, other, KVF_CHECKPOINT_DEFAULT, &opened), KVF_EFORMAT);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx),
+                         _i == 1 ? "the encoder's values are not complete" : "is missing"),
+                  "%s", kvf_ctx_error(ctx));
+    kvf__artifact_done(&run);
+}
+END_TEST
+
 /* More virtual tokens than independent hidden rows: refused, or approximated as closely as
  * possible. */
 START_TEST(too_narrow_is_refused)
@@ -273,6 +294,7 @@ int main(void)
     tcase_add_test(core, training_goes_on_from_the_prefix);
     tcase_add_test(core, seeds_differ_and_repeat);
     tcase_add_test(core, keeps_what_the_file_says);
+    tcase_add_loop_test(limits, incomplete_runs_are_refused, 0, 3);
     tcase_add_test(limits, too_narrow_is_refused);
     tcase_add_loop_test(limits, poor_start_is_refused, 0, 4);
     tcase_add_loop_test(errors, approximate_wants_a_target, 0, 3);
