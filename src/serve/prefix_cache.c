@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_NAME = 64 };
+enum { MOST_NAME = 64, TRIM_EVERY = 16 };
 /* MISS: age of a pass that an unknown name repeats. FRESH: steps of the clock of file systems. */
 static const double LOOK_SECONDS = 0.5, MISS_SECONDS = 0.25, FRESH_SECONDS = 0.05;
 
@@ -446,8 +446,8 @@ void kvf__prefix_cache_look(kvf_ctx *ctx, kvf__prefix_cache *cache, double secon
 
 /* ---- folders: values ------------------------------------------------------------------------- */
 
-/* Returns the memory of a prefix with its head; a base of its own counts as its file. */
-static size_t size_of(const kvf__prefix_cache *cache, const kvf__prefix_ref *ref)
+/* Returns the memory of a prefix with its head and a base of its own. */
+static size_t size_of(const kvf__prefix_ref *ref)
 {
     const kvf__artifact *file = &ref->prefix->file;
     const size_t values = kvf__prefix_count(&file->prefix) +
@@ -456,7 +456,7 @@ static size_t size_of(const kvf__prefix_cache *cache, const kvf__prefix_ref *ref
                           2 * (size_t)kvf__params_values(&file->head.params.params) +
                           (size_t)kvf__params_values(&file->values.params);
     return sizeof *ref + values * sizeof(float) +
-           (ref->own_base ? (size_t)kvf__file_bytes(cache->base->path) : 0);
+           (ref->own_base ? (size_t)kvf__base_parameters(ref->own_base) * sizeof(float) : 0);
 }
 
 /* Returns whether so many bytes fit beside the prefixes in use, or beside all. */
@@ -532,7 +532,7 @@ static bool read_file(kvf_ctx *ctx, kvf__prefix_cache *cache, kvf__cached_prefix
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (fstat(fd, &entry->seen) || load(ctx, cache, entry, path, &ref))
         return refuse(ctx, cache, entry, path, problem);
-    entry->bytes = size_of(cache, ref);
+    entry->bytes = size_of(ref);
     if (too_large(cache, entry, entry->bytes, problem) || !make_room(cache, entry->bytes, wait)) {
         kvf__prefix_cache_put(cache, ref);
         return false;
@@ -548,8 +548,9 @@ static bool read_file(kvf_ctx *ctx, kvf__prefix_cache *cache, kvf__cached_prefix
                    FRESH_SECONDS;
     set_ref(cache, entry, ref);
     pthread_mutex_lock(&cache->lock);
-    cache->loads++;
+    const bool trim = ++cache->loads % TRIM_EVERY == 0;
     pthread_mutex_unlock(&cache->lock);
+    if (trim) kvf__free_kept(); /* dropped prefixes leave holes between other blocks */
     return true;
 }
 

@@ -122,17 +122,23 @@ START_TEST(answers_are_those_of_predict)
     static const char rows[] = "{\"text\":\"one\"}\n{\"text\":\"a b\",\"text_pair\":\"c d e\"}\n"
                                "{\"text\":\"good\"}\n";
     static const char input[] = "[\"one\",[\"a b\",\"c d e\"],{\"text\":\"good\"}]";
-    const char *const models[] = {"one", "three"}, *const files[] = {head_run, adapter_run};
+    /* given by --prefix, or from the folder of the files */
+    const char *const models[2][2] = {{"one", "three"}, {"head", "adapter"}};
+    const char *const files[] = {head_run, adapter_run}, *const folder = s.dir;
     char body[300];
+    s.options.prefix_dirs = &folder;
+    s.options.n_prefix_dirs = (size_t)_i;
+    if (_i) s.options.n_prefixes = 0;
     serve_start(&s);
     for (int i = 0; i < 2; i++) {
-        snprintf(body, sizeof body, "{\"model\":\"%s\",\"input\":%s}", models[i], input);
+        snprintf(body, sizeof body, "{\"model\":\"%s\",\"input\":%s}", models[_i][i], input);
         ck_assert_int_eq(post(body), 200);
         has("\"task\":\"seq-cls\"");
         predict(files[i], rows);
         is_predicted();
     }
-    ck_assert_int_eq(post("{\"model\":\"one\",\"input\":\"good\"}"), 200);
+    snprintf(body, sizeof body, "{\"model\":\"%s\",\"input\":\"good\"}", models[_i][0]);
+    ck_assert_int_eq(post(body), 200);
     predict(head_run, "{\"text\":\"good\"}\n");
     is_predicted();
     is_served();
@@ -266,7 +272,7 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_checked_fixture(core, setup_classifiers, teardown_classifiers);
-    tcase_add_test(core, answers_are_those_of_predict);
+    tcase_add_loop_test(core, answers_are_those_of_predict, 0, 2);
     tcase_add_test(core, many_rows_leave_room_for_others);
     tcase_add_test(core, a_replaced_file_is_read_again);
     tcase_add_test(core, what_does_not_fit_is_refused);

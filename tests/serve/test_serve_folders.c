@@ -276,6 +276,40 @@ START_TEST(memory_is_bounded)
 }
 END_TEST
 
+/* ---- echo and tokens ------------------------------------------------------------------------- */
+
+/* The body of an answer, from its first choice on. */
+static const char *content(void)
+{
+    const char *at = strstr(text, "\"choices\"");
+    return at ? at : strstr(text, "\r\n\r\n");
+}
+
+/* The same file as a --prefix and in the folder. */
+START_TEST(echo_scores_and_tokens)
+{
+    static const struct {
+        const char *url, *body;
+    } rows[] = {
+        {"/v1/completions", "\"prompt\":\"one of\",\"echo\":true,\"logprobs\":3,\"max_tokens\":0"},
+        {"/v1/completions", "\"prompt\":[\"a\",\"bc\"],\"logprobs\":2,\"temperature\":0"},
+        {"/tokenize", "\"prompt\":\"one of\",\"return_token_strs\":true"},
+        {"/detokenize", "\"tokens\":[5,6,7]"}};
+    static char want[ROOM], body[400];
+    ck_assert_int_eq(link(s.path[1], file_of("same")), 0);
+    serve_start(&s);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int k = 0; k < 2; k++) {
+            snprintf(body, sizeof body, "{\"model\":\"%s\",%s}", k ? "same" : "two", rows[i].body);
+            ck_assert_msg(fetch(&s, "POST", rows[i].url, NULL, body, text, ROOM) == 200, "%s",
+                          text);
+            if (!k) strcpy(want, content());
+            ck_assert_str_eq(content(), want);
+        }
+    serve_end(&s);
+}
+END_TEST
+
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 START_TEST(lists_have_pages)
@@ -332,6 +366,7 @@ int main(void)
     tcase_add_test(tc, changes_are_noticed);
     tcase_add_test(tc, replaced_under_load);
     tcase_add_test(tc, memory_is_bounded);
+    tcase_add_test(tc, echo_scores_and_tokens);
     tcase_add_test(tc, lists_have_pages);
     suite_add_tcase(suite, tc);
     return ck_main(suite);
