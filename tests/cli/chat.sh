@@ -261,6 +261,10 @@ for bad in 'a\0b\n' 'a\377b\n'; do
     [ $code -eq 1 ] || fail "$bad: status $code"
     [ "$(wc -l <err)" -eq 1 ] || fail "$bad: $(cat err)"
 done
+head -c 1048577 /dev/zero | tr '\0' a >lines
+talk lines
+[ $code -eq 1 ] || fail "a long line: status $code"
+has err 'a line is longer than 1 MiB'
 yes a | tr -d '\n' | head -c 1048577 >lines
 talk lines
 err_is 'kvfold: generate: standard input: a line is longer than 1 MiB or holds a zero byte'
