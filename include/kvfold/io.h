@@ -86,7 +86,8 @@ typedef enum kvf_export_format {
     KVF_EXPORT_MLX,
     KVF_EXPORT_TOKENIZER,
     KVF_EXPORT_TRANSFORMERS,
-    KVF_EXPORT_GGUF
+    KVF_EXPORT_GGUF,
+    KVF_EXPORT_HUB_REPO
 } kvf_export_format;
 
 typedef struct kvf_export_options {
@@ -95,7 +96,7 @@ typedef struct kvf_export_options {
     kvf_export_format format;
     kvf_checkpoint checkpoint;
     const char *head;    /* run of several tasks: the task whose head is exported */
-    const char *base_id; /* peft: Hub id or existing folder from which transformers loads the base
+    const char *base_id; /* peft, hub-repo: Hub id or existing folder from which transformers loads the base
                             (else EUSAGE); NULL: the base's name, which transformers may not find */
     const char *base;    /* llamacpp: the GGUF that the engine runs */
     /* Engine settings. NULL, 0: the defaults in KVF_EXPORT_ENGINES. */
@@ -124,6 +125,8 @@ typedef struct kvf_export_options {
  * into its feed-forward matrices, or of a base at `path` without `base`.
  * - gguf: the GGUF `base` with the virtual neurons of a prefix in its feed-forward matrices; with
  * keys and values a folder of that GGUF and what llamacpp makes.
+ * - hub-repo: a folder for `hf upload`: a prefix file as prefix.h5, its tensor as
+ * prefix.safetensors and the files of peft, as far as they can hold it, and a model card.
  * - tokenizer: a folder for AutoTokenizer. For a GGUF, tokenizer.json and tokenizer_config.json are
  * made from its metadata with the same ids.
  * EUNSUPPORTED: the prefix is more than keys and values at positions 0 to P - 1 (llamacpp, mlx), or

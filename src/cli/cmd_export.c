@@ -13,16 +13,18 @@ typedef struct export_values {
 #define AT(field)      offsetof(export_values, file.field)
 #define EVAL_AT(field) offsetof(export_values, eval.field)
 static const kvf__option_row OPTIONS[] = {
-    {"format", "peft|safetensors|llamacpp|mlx|tokenizer|transformers|gguf", "peft", KVF_CHOICE,
-     AT(format),
+    {"format", "peft|safetensors|llamacpp|mlx|tokenizer|transformers|gguf|hub-repo", "peft",
+     KVF_CHOICE, AT(format),
      "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor; "
      "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm; "
      "tokenizer: a folder for AutoTokenizer, from a base such as a GGUF; transformers: the base "
      "with the virtual neurons of the prefix in its matrices, or a base file or GGUF alone; gguf: "
-     "the GGUF with the virtual neurons in its matrices"},
+     "the GGUF with the virtual neurons in its matrices; hub-repo: a folder for hf upload, with "
+     "the prefix file, its tensor, PEFT's adapter if PEFT can hold the prefix, and a model card"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
-     "peft, mlx: Hub id or folder of the base, used by AutoPeftModelFor... or mlx-lm to load it"},
+     "peft, mlx, hub-repo: Hub id or folder of the base, used by AutoPeftModelFor... or mlx-lm to "
+     "load it"},
     {"base", "MODEL.gguf", "", KVF_TEXT, AT(base),
      "llamacpp: base file that the engine runs; transformers, gguf: base of the prefix"},
     CLI_LORA(AT(lora)),
@@ -98,7 +100,7 @@ static int run(cli_call *call)
     int code = cli_set_values(call, &v);
     if (code) return code;
     kvf_export_options *o = &v.file;
-    if (v.eval.data && o->format < KVF_EXPORT_TRANSFORMERS)
+    if (v.eval.data && o->format != KVF_EXPORT_TRANSFORMERS && o->format != KVF_EXPORT_GGUF)
         return cli_misuse(call->command, "--data is for --format transformers and gguf");
     if (v.eval.data) code = cli_check_paths(call);
     if (!code) code = measure(call, &v, o->base, o->path, &before);
@@ -122,7 +124,7 @@ static int run(cli_call *call)
     if (v.eval.data)
         printf("loss %.6f, before %.6f, change %+.6f\n", after.loss, before.loss,
                after.loss - before.loss);
-    if (!o->base_id && o->format == KVF_EXPORT_PEFT)
+    if (!o->base_id && (o->format == KVF_EXPORT_PEFT || o->format == KVF_EXPORT_HUB_REPO))
         puts("the folder does not say where to find the base: AutoPeftModelFor... needs --base-id "
              "ID");
     return CLI_OK;

@@ -7,6 +7,7 @@
 #include "arch_keys.h"
 #include "llama_state.h"
 #include "open_prefix.h"
+#include "peft.h"
 
 /* An engine: a program that runs a base with a saved cache, and the format that it reads. */
 typedef struct kvf__engine {
@@ -48,6 +49,28 @@ kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, cons
                              kvf__buf *out);
 extern const kvf__pair kvf__engine_texts[]; /* name and text */
 
+/* What an adapter folder of PEFT holds of a prefix, some of it made for it. */
+typedef struct kvf__peft_form {
+    kvf__peft_content what;
+    kvf__identity id;
+    kvf__prefix stacks; /* of an encoder-decoder */
+} kvf__peft_form;
+/* Fills *out. EUNSUPPORTED: PEFT cannot hold the prefix. Free ->stacks, even on failure. */
+kvf_status kvf__peft_form_of(kvf_ctx *ctx, const kvf_export_options *options,
+                             const kvf_prefix *prefix, kvf__peft_form *out);
+kvf_status kvf__export_peft(kvf_ctx *ctx, const kvf_export_options *options,
+                            const kvf_prefix *prefix);
+/* EUNSUPPORTED: the user cannot hold what the blocks of the base's family need. */
+kvf_status kvf__check_block_user(kvf_ctx *ctx, const kvf_export_options *options,
+                                 const kvf_prefix *prefix, kvf__block_user user);
+/* EUNSUPPORTED: other programs than kvfold cannot hold the prefix. */
+kvf_status kvf__check_foreign(kvf_ctx *ctx, const kvf_export_options *options,
+                              const kvf_prefix *prefix);
+kvf_status kvf__export_safetensors(kvf_ctx *ctx, const kvf_export_options *options,
+                                   const kvf_prefix *prefix);
+/* Row of the format hub-repo (export_hub.c). */
+kvf_status kvf__export_hub(kvf_ctx *ctx, const kvf_export_options *options,
+                           const kvf_prefix *prefix);
 /* Rows of the formats llamacpp and gguf (export.c). */
 kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix);

@@ -3,6 +3,7 @@
 #define KVF_PEFT_H
 
 #include "artifact.h"
+#include "outfolder.h"
 
 /* A PREFIX_TUNING (or CARTRIDGE) adapter folder; at_input: a PROMPT_TUNING or P_TUNING one, with a
  * table [P, C] and token_dim C. */
@@ -31,11 +32,19 @@ bool kvf__peft_is_seq2seq(const char *task_type);
 typedef struct kvf__peft_content {
     const kvf__identity *id;
     const kvf__prefix *prefix;   /* PREFIX_TUNING; NULL: vectors */
-    const kvf__vectors *vectors; /* PROMPT_TUNING: virtual tokens that lead the row */
+    const kvf__vectors *vectors; /* PROMPT_TUNING: virtual tokens that lead the row; NULL beside
+                                  * NULL: the card of a folder without an adapter */
+    const char *own_file;        /* kvfold's file in the folder, for the model card; NULL: none */
     const kvf__head_values *head;
     const char *base_id;               /* id by which transformers loads the base; NULL: its name */
     const kvf_json *options, *lineage; /* for the model card; NULL: none */
 } kvf__peft_content;
+/* Refuses with one line, as kvf__peft_write does. */
+kvf_status kvf__peft_check(kvf_ctx *ctx, const char *dir, const kvf__peft_content *what);
+/* Files of the folder, without the model card; content: a kvf__peft_content. */
+enum { KVF__PEFT_FILES = 3 };
+extern const kvf__folder_file kvf__peft_files[KVF__PEFT_FILES];
+kvf_status kvf__peft_write_card(kvf_ctx *ctx, const char *path, bool force, const void *content);
 /* Writes the folder with adapter_config.json and adapter_model.safetensors (PREFIX_TUNING,
  * prefix_projection false), the head in modules_to_save, the model card README.md and, if the
  * head's outputs have names, labels.json. Refused with one line: a masked layer, position_start !=

@@ -35,27 +35,50 @@ static bool is_on_hub(const kvf__peft_content *what)
     return what->base_id && !kvf__is_dir(what->base_id);
 }
 
+/* PEFT has no type for some tasks. */
 static kvf_status put_head(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
 {
-    const char *form = what->prefix ? "prefix-tuning" : "prompt-tuning";
+    const kvf__peft_row *row = kvf__peft_row_of(what->id);
 
     KVF_TRY(kvf__buf_printf(ctx, out, "---\n"));
     if (is_on_hub(what)) KVF_TRY(put_quoted(ctx, out, "base_model: ", what->base_id, ""));
+    KVF_TRY(kvf__buf_printf(ctx, out, "library_name: %s\n",
+                            what->prefix || what->vectors ? "peft" : "kvfold"));
+    if (row) KVF_TRY(kvf__buf_printf(ctx, out, "pipeline_tag: %s\n", row->pipeline));
+    return kvf__buf_printf(ctx, out, "tags:\n- kvfold\n- %s\n---\n\n",
+                           what->vectors ? "prompt-tuning" : "prefix-tuning");
+}
+
+/* Appends commands of kvfold. BASE is a word of ours: a name from the file could hold commands. */
+static kvf_status put_commands(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
+{
+    const bool lm = !what->head->params.params.n && !what->head->n_labels;
+    const char *base = what->base_id ? what->base_id : what->id->base_name;
+
+    if (!what->own_file) return KVF_OK;
+    KVF_TRY(put_quoted(ctx, out, "## Use with kvfold\n\nBASE is ", base ? base : "", "."));
     return kvf__buf_printf(ctx, out,
-                           "library_name: peft\npipeline_tag: %s\ntags:\n- kvfold\n- %s\n---\n\n",
-                           kvf__peft_row_of(what->id)->pipeline, form);
+                           "REPO is the name of this repository, or the file `%s`.\n\n"
+                           "```sh\n"
+                           "hf download REPO\n"
+                           "kvfold %s --base BASE --prefix REPO %s\n"
+                           "kvfold serve --base BASE --prefix REPO\n"
+                           "```\n\n",
+                           what->own_file, lm ? "generate" : "predict",
+                           lm ? "--prompt \"...\"" : "--data rows.jsonl");
 }
 
 /* Appends Python code that loads the adapter: the base by its id if there is one, else a
  * placeholder for the reader's base. */
 static kvf_status put_use(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
 {
+    if (!what->prefix && !what->vectors) return KVF_OK;
     const char *class = kvf__peft_row_of(what->id)->class_name;
     const char *name = what->id->base_name;
     const bool labels = what->head->n_labels > 0;
     const char *more = labels ? ", **labels" : what->head->regression ? ", num_labels=1" : "";
 
-    KVF_TRY(kvf__buf_printf(ctx, out, "## Use\n\n```python\n"));
+    KVF_TRY(kvf__buf_printf(ctx, out, "## Use with PEFT\n\n```python\n"));
     if (labels)
         KVF_TRY(kvf__buf_printf(ctx, out,
                                 "import json\n"
@@ -87,8 +110,10 @@ static kvf_status put_check(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content
     if (!what->prefix || strcmp(kvf__peft_row_of(what->id)->class_name, "CausalLM")) return KVF_OK;
     return kvf__buf_printf(
         ctx, out,
-        "PEFT 0.21.2 uses the prefix in `generate` with transformers 5.23. With transformers 5.24 it "
-        "ignores the prefix there,\nand only `forward` uses it. This prints `True` if the installed "
+        "PEFT 0.21.2 uses the prefix in `generate` with transformers 5.23. With transformers 5.24 "
+        "it "
+        "ignores the prefix there,\nand only `forward` uses it. This prints `True` if the "
+        "installed "
         "versions use it in `generate`:\n\n"
         "```python\n"
         "import torch\n"
@@ -142,11 +167,14 @@ static kvf_status put_card(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content 
                            const kvf_json *facts)
 {
     KVF_TRY(put_head(ctx, out, what));
-    KVF_TRY(kvf__buf_printf(ctx, out,
-                            "# %s\n\n%lld virtual tokens for a frozen base, trained with kvfold "
-                            "and exported for PEFT.\n\n",
-                            what->prefix ? "Prefix tuning" : "Prompt tuning",
+    KVF_TRY(kvf__buf_printf(ctx, out, "# %s\n\n%lld virtual tokens",
+                            what->vectors ? "Prompt tuning" : "Prefix tuning",
                             (long long)what->id->P));
+    if (what->id->neurons.N)
+        KVF_TRY(kvf__buf_printf(ctx, out, " and %lld virtual neurons a layer",
+                                (long long)what->id->neurons.N));
+    KVF_TRY(kvf__buf_printf(ctx, out, " for a frozen base, trained with kvfold.\n\n"));
+    KVF_TRY(put_commands(ctx, out, what));
     KVF_TRY(put_use(ctx, out, what));
     KVF_TRY(put_check(ctx, out, what));
     KVF_TRY(put_label_block(ctx, out, what->head));

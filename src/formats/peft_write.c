@@ -135,7 +135,7 @@ static kvf_status is_own_card(kvf_ctx *ctx, const char *path, bool *out)
     return st;
 }
 
-static kvf_status write_card(kvf_ctx *ctx, const char *path, bool force, const void *user)
+kvf_status kvf__peft_write_card(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
     const content *what = user;
     kvf__buf text = {0};
@@ -232,19 +232,25 @@ static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const 
     return st;
 }
 
-/* The files of the folder: first those that may be refused, last the config, which marks an adapter
- * folder. */
-static const kvf__folder_file FILES[] = {
+/* First the file that may be refused, last the config, which marks an adapter folder. */
+const kvf__folder_file kvf__peft_files[KVF__PEFT_FILES] = {
     {"labels.json", write_labels},
     {"adapter_model.safetensors", write_model},
-    {"README.md", write_card},
     {"adapter_config.json", write_config},
 };
-static const kvf__folder FOLDER = {FILES, sizeof FILES / sizeof FILES[0], "adapter files"};
+
+kvf_status kvf__peft_check(kvf_ctx *ctx, const char *dir, const content *what)
+{
+    if (what->prefix) KVF_TRY(check_exportable(ctx, dir, what->id, what->prefix));
+    return check_task(ctx, dir, what->id, what->head);
+}
 
 kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const content *what)
 {
-    if (what->prefix) KVF_TRY(check_exportable(ctx, dir, what->id, what->prefix));
-    KVF_TRY(check_task(ctx, dir, what->id, what->head));
-    return kvf__write_folder(ctx, dir, force, &FOLDER, what);
+    const kvf__folder_file *own = kvf__peft_files;
+    const kvf__folder_file files[] = {own[0], own[1], {"README.md", kvf__peft_write_card}, own[2]};
+    const kvf__folder folder = {files, sizeof files / sizeof files[0], "adapter files"};
+
+    KVF_TRY(kvf__peft_check(ctx, dir, what));
+    return kvf__write_folder(ctx, dir, force, &folder, what);
 }

@@ -77,6 +77,9 @@ kvf_status kvf__base_desc(kvf_ctx *ctx, const char *where, const kvf__base_file 
 /* Returns the path, or the folder of the model with this name in the cache of the Hugging Face Hub.
  * EIO: it can only be such a name, and is not in the cache. The caller frees *out. */
 kvf_status kvf__hub_find(kvf_ctx *ctx, const char *path, char **out);
+/* The same for a prefix: of a folder with a file of this name, that file. */
+#define KVF__HUB_PREFIX "prefix.h5"
+kvf_status kvf__hub_find_prefix(kvf_ctx *ctx, const char *path, char **out);
 /* Returns ORG/NAME of a folder in that cache; otherwise *out is unchanged. */
 kvf_status kvf__hub_name(kvf_ctx *ctx, const char *path, char **out);
 /* Opens a base, with its LoRA unless NULL, in f32. */

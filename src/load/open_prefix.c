@@ -150,6 +150,17 @@ static kvf_status block_values(kvf_ctx *ctx, const char *path, kvf__artifact *ru
     return kvf__block_from_run(ctx, path, run, values == &run->best.params, prefix);
 }
 
+/* Adds the score of the best step to what the file tells of its run. */
+static kvf_status keep_score(kvf_ctx *ctx, const kvf__artifact *run, kvf_prefix *prefix)
+{
+    char name[64];
+    if (!kvf__run_has_best(run) || !run->best_metric || !prefix->file.lineage) return KVF_OK;
+    snprintf(name, sizeof name, "run_%s", run->best_metric);
+    return kvf_json_set(prefix->file.lineage, name, kvf_json_new_real(run->best_value))
+               ? KVF_OK
+               : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+}
+
 static kvf_status from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, const kvf_base *base,
                            kvf_checkpoint checkpoint, kvf_prefix *prefix)
 {
@@ -162,7 +173,7 @@ static kvf_status from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, c
     prefix->file.options = run->options;
     prefix->file.lineage = run->lineage;
     run->options = run->lineage = NULL;
-    return KVF_OK;
+    return prefix->step == run->best_step ? keep_score(ctx, run, prefix) : KVF_OK;
 }
 
 /* Suggests the command that accepts, or converts, a foreign file. */
@@ -186,12 +197,12 @@ static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
     return kvf__fail(ctx, status, "%s", line);
 }
 
-kvf_status kvf__prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
+static kvf_status file_needs_base(kvf_ctx *ctx, const char *name, const char *path, bool *out)
 {
     kvf__kind kind = KVF__KIND_ANY;
     kvf__identity id = {0};
     kvf_status st = kvf__kind_of(ctx, path, &kind);
-    if (st) return point_on(ctx, path, st);
+    if (st) return point_on(ctx, name, st);
     *out = false;
     if (kind != KVF__KIND_RUN) return KVF_OK;
     KVF_TRY(kvf__artifact_identity(ctx, path, kind, &id));
@@ -201,19 +212,28 @@ kvf_status kvf__prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
     return KVF_OK;
 }
 
+kvf_status kvf__prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
+{
+    char *file = NULL;
+    KVF_TRY(kvf__hub_find_prefix(ctx, path, &file));
+    kvf_status st = file_needs_base(ctx, kvf__is_dir(file) ? path : file, file, out);
+    kvf__free(file);
+    return st;
+}
+
 kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
                            kvf_prefix **out)
 {
     return kvf_prefix_open_on(ctx, path, NULL, checkpoint, out);
 }
 
-static kvf_status open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
+static kvf_status open_on(kvf_ctx *ctx, const char *name, const char *path, const kvf_base *base,
                           kvf_checkpoint checkpoint, kvf_prefix **out)
 {
     kvf__artifact file = {0};
     kvf_prefix *prefix = NULL;
     kvf_status st = kvf__artifact_read(ctx, path, KVF__KIND_ANY, &file);
-    if (st) return point_on(ctx, path, st);
+    if (st) return point_on(ctx, name, st);
     st = kvf__alloc(ctx, sizeof *prefix, &prefix);
     if (!st)
         st = file.kind == KVF__KIND_RUN ? from_run(ctx, path, &file, base, checkpoint, prefix)
@@ -228,12 +248,22 @@ static kvf_status open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
     return st;
 }
 
+static kvf_status open_named(kvf_ctx *ctx, const char *path, const kvf_base *base,
+                             kvf_checkpoint checkpoint, kvf_prefix **out)
+{
+    char *file = NULL;
+    KVF_TRY(kvf__hub_find_prefix(ctx, path, &file));
+    kvf_status st = open_on(ctx, kvf__is_dir(file) ? path : file, file, base, checkpoint, out);
+    kvf__free(file);
+    return st;
+}
+
 kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
                               kvf_checkpoint checkpoint, kvf_prefix **out)
 {
     KVF_TRY(KVF__NEED(ctx, path, out));
     KVF_TRY(KVF__CHECK_ENUM(ctx, checkpoint, KVF_CHECKPOINT_LAST));
-    KVF__RETURN(ctx, open_on(ctx, path, base, checkpoint, out));
+    KVF__RETURN(ctx, open_named(ctx, path, base, checkpoint, out));
 }
 
 kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *name)

@@ -81,7 +81,7 @@ misuse 'eval: --precision "f16": want auto|f32|bf16|int8; try kvfold eval --help
     eval --base b --data d --precision f16
 misuse 'merge: --checkpoint "first": want best|last; try kvfold merge --help' \
     merge r --out p --checkpoint first
-misuse 'export: --format "onnx": want peft|safetensors|llamacpp|mlx|tokenizer|transformers|gguf; try kvfold export --help' \
+misuse 'export: --format "onnx": want peft|safetensors|llamacpp|mlx|tokenizer|transformers|gguf|hub-repo; try kvfold export --help' \
     export a --out b --format onnx
 misuse 'eval: threads is 5000, want 1 to 1024, or 0 for all cores; try kvfold eval --help' \
     eval --base b --data d --threads 5000

@@ -87,6 +87,48 @@ has err 'some/tiny-model: is a base, not a prefix: use it with --base'
 run 0 train --base some/tiny-model --data train.jsonl --method direct --steps 1 --precision f32 --out hub.h5
 run 0 inspect hub.h5
 has out 'base_name *some/tiny-model'
+
+# a prefix as a repository: written, found again by its name, and refused where it is a run or damaged
+run 0 train --base some/tiny-model --data train.jsonl --valid valid.jsonl --method direct --steps 2 --precision f32 --out mine.h5
+run 2 export mine.h5 --format hub-repo --out repository
+has err 'mine.h5: is a run: `kvfold merge` makes the prefix that a repository holds'
+run 0 merge mine.h5 --out mine_prefix.h5
+run 0 inspect mine_prefix.h5
+has out 'run_valid_loss'
+repository=user/.cache/huggingface/hub/models--me--talk
+mkdir -p $repository/refs $repository/snapshots
+printf '%s' $revision >$repository/refs/main
+run 0 export mine_prefix.h5 --format hub-repo --base-id some/tiny-model --out $repository/snapshots/$revision
+cd $repository/snapshots/$revision || exit 1
+for file in README.md adapter_config.json adapter_model.safetensors prefix.h5 prefix.safetensors; do
+    [ -s $file ] || fail "$file is absent"
+done
+[ "$(ls | wc -l)" -eq 5 ] || fail "files: $(ls)"
+has README.md '^base_model: "some/tiny-model"$'
+has README.md '^kvfold generate --base BASE --prefix REPO'
+has README.md '"run_valid_loss"'
+cd - >/dev/null || exit 1
+same mine_prefix.h5 $repository/snapshots/$revision/prefix.h5
+run 0 eval --base some/tiny-model --data valid.jsonl --prefix mine_prefix.h5 --precision f32 --threads 2
+sed 's/[0-9.]* s$//' out >by_path
+run 0 eval --base some/tiny-model --data valid.jsonl --prefix me/talk --precision f32 --threads 2
+sed 's/[0-9.]* s$//' out >by_name
+same by_path by_name
+run 0 inspect me/talk
+has out 'run_valid_loss'
+run 0 import me/talk --out imported.h5
+run 0 train --base some/tiny-model --data train.jsonl --method direct --ffn-length 2 --steps 1 --precision f32 --out wide.h5
+run 0 merge wide.h5 --out wide_prefix.h5
+run 0 export wide_prefix.h5 --format hub-repo --out wide
+[ "$(ls wide | tr '\n' ' ')" = 'README.md prefix.h5 ' ] || fail "virtual neurons have no form in PEFT: $(ls wide)"
+has wide/README.md '^library_name: kvfold$'
+head -c 5000 mine_prefix.h5 >damaged.h5
+run 1 export damaged.h5 --format hub-repo --out damaged
+absent damaged repository
+head -c 5000 mine_prefix.h5 >$repository/snapshots/$revision/prefix.h5
+run 1 eval --base some/tiny-model --data valid.jsonl --prefix me/talk
+has err 'prefix.h5: '
+
 failing "eval: some/other: cannot open: No such file or directory, nor is it in the Hugging Face cache $HOME/.cache/huggingface/hub: \`hf download some/other\` fetches it" \
     eval --base some/other --data valid.jsonl
 failing 'eval: llama/other: cannot open: No such file or directory' eval --base llama/other --data valid.jsonl
