@@ -528,10 +528,17 @@ static bool read_file(kvf_ctx *ctx, kvf__prefix_cache *cache, kvf__cached_prefix
 {
     char path[32], *name = NULL;
     kvf__prefix_ref *ref = NULL;
+    struct stat after;
     struct timespec now;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (fstat(fd, &entry->seen) || load(ctx, cache, entry, path, &ref))
         return refuse(ctx, cache, entry, path, problem);
+    if (fstat(fd, &after) || !same_file(&after, &entry->seen)) {
+        kvf__prefix_cache_put(cache, ref);
+        return kvf__problem_set(problem, 503, "model",
+                                "the file of \"%.80s\" was written to while it was read: try again",
+                                entry->name);
+    }
     entry->bytes = size_of(ref);
     if (too_large(cache, entry, entry->bytes, problem) || !make_room(cache, entry->bytes, wait)) {
         kvf__prefix_cache_put(cache, ref);
