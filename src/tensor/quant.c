@@ -1,7 +1,8 @@
 /* Conversion of f32 to the GGUF block formats Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K, which dequant.c
  * reads. Scales are rounded up to the precision in which they are stored, and integers are found
  * with the stored scales. So no value lies outside of its block's range, but for one end of Q4_0's
- * and Q5_0's, as in llama.cpp. A block of zeros stays zero. */
+ * and Q5_0's, as in llama.cpp. A block of zeros stays zero. Values that f16 rounds to zero count as
+ * zeros, because a scale of 2^-24 would add noise to an engine's product. */
 #include "dequant.h"
 
 #include <math.h>
@@ -138,15 +139,19 @@ static void q6_k(const float *x, uint8_t *to)
 void kvf__quant(kvf__dtype dtype, int64_t elements, size_t bytes, const float *src, uint8_t *dst,
                 int64_t n_blocks)
 {
+    static const float zeros[BIG];
     const bool five = dtype == KVF__Q5_0 || dtype == KVF__Q5_1 || dtype == KVF__Q5_K;
+    float low, high;
 
     memset(dst, 0, (size_t)n_blocks * bytes);
     for (int64_t i = 0; i < n_blocks; i++, src += elements, dst += bytes) {
+        range(src, (int)elements, &low, &high);
+        const float *x = fmaxf(high, -low) < 0x1p-25F ? zeros : src; /* as f16 would round it */
         if (dtype == KVF__Q6_K)
-            q6_k(src, dst);
+            q6_k(x, dst);
         else if (elements == BIG)
-            q45_k(src, dst, five);
+            q45_k(x, dst, five);
         else
-            small(src, dst, five, dtype == KVF__Q4_1 || dtype == KVF__Q5_1);
+            small(x, dst, five, dtype == KVF__Q4_1 || dtype == KVF__Q5_1);
     }
 }

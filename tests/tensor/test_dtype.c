@@ -319,6 +319,12 @@ START_TEST(blocks_are_written_within_the_error_of_their_type)
     kvf__from_f32(dtype, x, bytes, n);
     kvf__to_f32(dtype, bytes, back, n);
     ck_assert_mem_eq(back, x, sizeof x);
+    if (block == 1 || dtype == KVF__Q8_0) return;
+    uint8_t tiny[1024]; /* values below the types' scales: the bytes of zeros */
+    for (int i = 0; i < n; i++)
+        x[i] = i % 3 ? 1e-30f : -2e-8f;
+    kvf__from_f32(dtype, x, tiny, n);
+    ck_assert_mem_eq(tiny, bytes, (size_t)(n / block) * kvf__dtype_block_bytes(dtype));
 }
 END_TEST
 
