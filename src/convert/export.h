@@ -49,7 +49,7 @@ kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, cons
                              kvf__buf *out);
 extern const kvf__pair kvf__engine_texts[]; /* name and text */
 
-/* What an adapter folder of PEFT holds of a prefix, some of it made for it. */
+/* The content of an adapter folder of PEFT, made from a prefix. */
 typedef struct kvf__peft_form {
     kvf__peft_content what;
     kvf__identity id;

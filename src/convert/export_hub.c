@@ -1,6 +1,5 @@
-/* Export as a repository of the Hugging Face Hub: a folder that `hf upload` takes as it is. It
- * holds the prefix file itself, which keeps everything; its tensor for other programs; an adapter
- * of PEFT, where PEFT can hold the prefix; and a model card. */
+/* Export as a repository of the Hugging Face Hub: a folder for `hf upload`. It holds the prefix
+ * file, its tensor for other programs, an adapter if PEFT can hold the prefix, and a model card. */
 #include "export.h"
 #include "infile.h"
 #include "outfile.h"
