@@ -19,8 +19,7 @@ static const kvf__option_row OPTIONS[] = {
      "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm; "
      "tokenizer: a folder for AutoTokenizer, from a base such as a GGUF; transformers: the base "
      "with the virtual neurons of the prefix in its matrices, or a base file or GGUF alone; gguf: "
-     "the GGUF with the virtual neurons in its matrices; hub-repo: a folder for hf upload, with "
-     "the prefix file, its tensor, PEFT's adapter if PEFT can hold the prefix, and a model card"},
+     "the GGUF with the virtual neurons in its matrices; hub-repo: a folder for hf upload"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
      "peft, mlx, hub-repo: Hub id or folder of the base, used by AutoPeftModelFor... or mlx-lm to "
@@ -145,7 +144,8 @@ const cli_command cli_export = {
         "consist of keys and values alone. README.md in the folder shows how to load it; "
         "the defaults are tested. gguf: of a prefix with keys and values, --out is a folder with "
         "the GGUF, its saved sequence and a README.md for both; transformers: the folder then "
-        "has them as a cache.\n",
+        "has them as a cache. hub-repo: prefix.h5, prefix.safetensors, the files of peft if PEFT "
+        "can hold the prefix, and README.md; --prefix ORG/NAME reads it after hf download.\n",
     .required = "out",
     .needs = "data>base chat-template>data map>data max-length>data overlong>data "
              "precision>data",

@@ -149,6 +149,10 @@ serve|lora|--base model --port 0|nothing|refuse
 serve|lora|--base model --port 0 --prefix x=run_p.h5|lora|refuse
 serve|prefix|--base model|x|refuse
 serve|prefix|||cli/serve.sh
+serve|prefix-dir|--base model|none|refuse
+serve|prefix-dir|||serve/test_serve_folders.c
+serve|prefix-memory|--base model --prefix-dir .|0|refuse
+serve|prefix-memory|||serve/test_serve_folders.c
 serve|head|--base model|x|refuse
 serve|head|||cli/classify.sh
 serve|base-name|||serve_fx.h
@@ -163,6 +167,9 @@ serve|access-log|--base model|none/x|refuse
 serve|access-log|||cli/serve.sh
 serve|token-file|--base model|none|refuse
 serve|token-file|||serve/test_serve_guard.c
+serve|tenant-rows|||serve/test_serve_tenants.c
+serve|tenant-queue|||serve/test_serve_tenants.c
+serve|tenant-tokens|||serve/test_serve_tenants.c
 serve|max-body|||serve/test_serve_guard.c
 serve|max-body|--base model|0|refuse
 serve|max-rows|||serve/test_serve_queue.c
