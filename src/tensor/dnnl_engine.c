@@ -7,8 +7,8 @@
 #include <omp.h>
 
 /* Each kernel has a code buffer of 256 or 320 KB. A product has up to 16 kernels, dnnl_sgemm 24 in
- * total. */
-enum { CODE_BYTES = 8 << 20 };
+ * total. The rest is for what oneDNN, OpenMP and HDF5 allocate besides. */
+enum { CODE_BYTES = 10 << 20 };
 
 kvf_status kvf__dnnl_cap(kvf_ctx *ctx)
 {

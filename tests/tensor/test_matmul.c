@@ -410,7 +410,7 @@ START_TEST(memory_for_code_is_checked)
     kvf_status st = kvf__mm_create(ctx, &made);
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
     ck_assert_int_eq(st, KVF_ENOMEM);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "less than the 8 MB are left"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "less than the 10 MB are left"));
     ck_assert_ptr_null(made);
     ck_assert_int_eq(kvf__mm_create(ctx, &made), KVF_OK);
     kvf__mm_free(made);
