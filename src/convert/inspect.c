@@ -9,7 +9,7 @@ static kvf_status describe(kvf_ctx *ctx, const char *path, kvf_json *root)
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
     char *at = NULL;
 
-    KVF_TRY(kvf__hub_find_prefix(ctx, path, &at));
+    KVF_TRY(kvf__exists(path) ? kvf__strdup(ctx, path, &at) : kvf__hub_find_prefix(ctx, path, &at));
     kvf_status st = kvf__file_kind_of(ctx, at, &kind);
     if (!st)
         st = kind == KVF__FILE_HDF5 ? kvf__inspect_own(ctx, at, root)

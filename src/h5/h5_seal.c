@@ -55,11 +55,16 @@ static uint64_t u64_at(const kvf__mapfile *map, size_t at)
     return kvf__read_u64(&reader);
 }
 
+static bool is_hdf5(const kvf__mapfile *map)
+{
+    return map->n >= sizeof SIGNATURE && !memcmp(map->data, SIGNATURE, sizeof SIGNATURE);
+}
+
 static kvf_status check_superblock(kvf_ctx *ctx, const kvf__mapfile *map, uint64_t *end)
 {
     const char *path = map->path;
 
-    if (map->n < sizeof SIGNATURE || memcmp(map->data, SIGNATURE, sizeof SIGNATURE) != 0)
+    if (!is_hdf5(map))
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: not an HDF5 file (its first 8 bytes are not HDF5's signature)", path);
     if (map->n < SUPERBLOCK_BYTES)
@@ -125,7 +130,8 @@ kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
 {
     const kvf_status st = check_bytes(ctx, map);
 
-    if (st != KVF_EFORMAT || map->n < SUPERBLOCK_BYTES || !(map->data[AT_FLAGS] & OPEN_FOR_WRITING))
+    if (st != KVF_EFORMAT || !is_hdf5(map) || map->n < SUPERBLOCK_BYTES ||
+        !(map->data[AT_FLAGS] & OPEN_FOR_WRITING))
         return st;
     return kvf__fail(
         ctx, st,

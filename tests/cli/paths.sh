@@ -117,6 +117,11 @@ same by_path by_name
 run 0 inspect me/talk
 has out 'run_valid_loss'
 run 0 import me/talk --out imported.h5
+run 2 diff imported.h5 $repository/snapshots/$revision
+has err 'compare files of one kind'
+cp $repository/snapshots/$revision/prefix.safetensors other.h5
+run 1 eval --base some/tiny-model --data valid.jsonl --prefix other.h5
+has err 'other.h5: not an HDF5 file'
 run 0 train --base some/tiny-model --data train.jsonl --method direct --ffn-length 2 --steps 1 --precision f32 --out wide.h5
 run 0 merge wide.h5 --out wide_prefix.h5
 run 0 export wide_prefix.h5 --format hub-repo --out wide
