@@ -95,7 +95,7 @@ static bool tenant_fits(const kvf__queue *queue, kvf__tenant *tenant, kvf__probl
     const double rate = (double)o->tenant_tokens / 60, now = kvf__clock();
     if (!tenant) return true;
     tenant->budget += (now - tenant->filled) * rate;
-    if (!tenant->filled || tenant->budget > 60 * rate) tenant->budget = 60 * rate;
+    if (tenant->filled == 0 || tenant->budget > 60 * rate) tenant->budget = 60 * rate;
     tenant->filled = now;
     if (o->tenant_tokens && tenant->budget <= 0)
         kvf__problem_set(problem, 429, NULL,
