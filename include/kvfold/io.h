@@ -96,8 +96,9 @@ typedef struct kvf_export_options {
     kvf_export_format format;
     kvf_checkpoint checkpoint;
     const char *head;    /* run of several tasks: the task whose head is exported */
-    const char *base_id; /* peft, hub-repo: Hub id or existing folder from which transformers loads the base
-                            (else EUSAGE); NULL: the base's name, which transformers may not find */
+    const char *base_id; /* peft, hub-repo: Hub id or existing folder from which transformers loads
+                            the base (else EUSAGE); NULL: the base's name, which transformers may
+                            not find */
     const char *base;    /* llamacpp: the GGUF that the engine runs */
     /* Engine settings. NULL, 0: the defaults in KVF_EXPORT_ENGINES. */
     const char *engine;          /* llamacpp, mlx; NULL: the first of its format */

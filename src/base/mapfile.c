@@ -345,6 +345,12 @@ int64_t kvf__file_bytes(const char *path)
     return stat(path, &info) ? 0 : info.st_size;
 }
 
+const char *kvf__path_end(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char **out)
 {
     size_t n = strlen(dir);

@@ -176,10 +176,8 @@ static int run_all(const cli_comparison *c, compare_found *found)
 static kvf_json *about(const cli_comparison *c)
 {
     const cli_compare_values *v = c->values;
-    const char *slash = strrchr(v->train.base, '/');
-    return kvf__json_of("base:s task:s data:s steps:I seeds:I",
-                        slash && slash[1] ? slash + 1 : v->train.base, c->task,
-                        v->train.data ? v->train.data : "several", v->steps, v->seeds);
+    return kvf__json_of("base:s task:s data:s steps:I seeds:I", kvf__path_end(v->train.base),
+                        c->task, v->train.data ? v->train.data : "several", v->steps, v->seeds);
 }
 
 /* Files written for all runs together. */

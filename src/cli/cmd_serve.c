@@ -24,8 +24,7 @@ static const kvf__option_row OPTIONS[] = {
      "ending); may be repeated; a replaced file is read again"},
     {"prefix-dir", "DIR", "", KVF_TEXTS, AT(prefix_dirs),
      "folder whose files NAME.h5, also in subfolders, are served as models NAME: read at first "
-     "use, "
-     "and noticed when they are added, replaced or removed; may be repeated"},
+     "use, and noticed when they are added, replaced or removed; may be repeated"},
     {"prefix-memory", "SIZE", "1G", KVF_TEXT, AT(prefix_memory),
      "memory for prefixes of --prefix-dir, such as 500M; the least recently used are dropped"},
     {"head", "NAME=HEAD", "", KVF_TEXTS, AT(heads),

@@ -27,17 +27,12 @@ static kvf_status check_base_id(kvf_ctx *ctx, const char *id)
                      id);
 }
 
-static const char *or_empty(const char *text)
-{
-    return text ? text : "";
-}
-
 static kvf_status export_mlx(kvf_ctx *ctx, const kvf_export_options *options,
                              const kvf_prefix *prefix)
 {
     const kvf__engine *engine = NULL;
     kvf__mlx_form form = {.model = options->base_id ? options->base_id
-                                                    : or_empty(prefix->file.id.base_name)};
+                                                    : kvf__or_empty(prefix->file.id.base_name)};
 
     KVF_TRY(kvf__check_cache(ctx, options, prefix));
     KVF_TRY(kvf__engine_find(ctx, options, &engine));

@@ -49,12 +49,19 @@ kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, cons
                              kvf__buf *out);
 extern const kvf__pair kvf__engine_texts[]; /* name and text */
 
+static inline const char *kvf__or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
 /* The content of an adapter folder of PEFT, made from a prefix. */
 typedef struct kvf__peft_form {
     kvf__peft_content what;
     kvf__identity id;
     kvf__prefix stacks; /* of an encoder-decoder */
 } kvf__peft_form;
+/* Returns what a model card tells of the prefix, without its values. */
+kvf__peft_content kvf__peft_facts(const kvf_export_options *options, const kvf_prefix *prefix);
 /* Fills *out. EUNSUPPORTED: PEFT cannot hold the prefix. Free ->stacks, even on failure. */
 kvf_status kvf__peft_form_of(kvf_ctx *ctx, const kvf_export_options *options,
                              const kvf_prefix *prefix, kvf__peft_form *out);

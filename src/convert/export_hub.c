@@ -4,10 +4,6 @@
 #include "infile.h"
 #include "outfile.h"
 
-#include <string.h>
-
-static const char OWN_FILE[] = KVF__HUB_PREFIX;
-
 typedef struct repository {
     kvf__peft_form form; /* first: rows of PEFT read its content */
     const kvf_export_options *options;
@@ -19,7 +15,7 @@ static kvf_status copy_file(kvf_ctx *ctx, const char *path, bool force, const vo
     const repository *r = content;
     kvf__mapfile file = {0};
 
-    KVF_TRY(kvf__mapfile_open(ctx, r->options->path, &file));
+    KVF_TRY(kvf__mapfile_open(ctx, r->prefix->path, &file));
     kvf_status st = kvf__write_file(ctx, path, force, file.data, file.n);
     kvf__mapfile_close(&file);
     return st;
@@ -51,13 +47,9 @@ static kvf_status write_folder(kvf_ctx *ctx, repository *r)
     KVF_TRY(can(kvf__check_foreign(ctx, r->options, r->prefix), &tensor));
     KVF_TRY(can(kvf__peft_form_of(ctx, r->options, r->prefix, &r->form), &adapter));
     adapter = adapter && tensor;
-    if (!adapter) r->form.what = (kvf__peft_content){.id = &r->prefix->file.id};
-    r->form.what.own_file = OWN_FILE;
-    r->form.what.head = &r->prefix->file.head;
-    r->form.what.base_id = r->options->base_id;
-    r->form.what.options = r->prefix->file.options;
-    r->form.what.lineage = r->prefix->file.lineage;
-    files[n++] = (kvf__folder_file){OWN_FILE, copy_file};
+    if (!adapter) r->form.what = kvf__peft_facts(r->options, r->prefix);
+    r->form.what.own_file = KVF__HUB_PREFIX;
+    files[n++] = (kvf__folder_file){KVF__HUB_PREFIX, copy_file};
     if (tensor && (r->prefix->file.vectors.P || !r->prefix->file.id.pre_rope))
         files[n++] = (kvf__folder_file){"prefix.safetensors", write_tensor};
     for (size_t i = 0; adapter && i < KVF__PEFT_FILES; i++)

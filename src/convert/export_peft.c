@@ -23,6 +23,15 @@ static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
                : KVF_OK;
 }
 
+kvf__peft_content kvf__peft_facts(const kvf_export_options *options, const kvf_prefix *prefix)
+{
+    return (kvf__peft_content){.id = &prefix->file.id,
+                               .head = &prefix->file.head,
+                               .base_id = options->base_id,
+                               .options = prefix->file.options,
+                               .lineage = prefix->file.lineage};
+}
+
 kvf_status kvf__peft_form_of(kvf_ctx *ctx, const kvf_export_options *options,
                              const kvf_prefix *prefix, kvf__peft_form *out)
 {
@@ -41,19 +50,17 @@ kvf_status kvf__peft_form_of(kvf_ctx *ctx, const kvf_export_options *options,
             ctx, KVF_EUNSUPPORTED,
             "%s: its heads differ by layer, which PEFT does not support: use --format safetensors",
             options->path);
-    out->what = (kvf__peft_content){.id = stacks ? &out->id : &file->id,
-                                    .prefix = stacks     ? &out->stacks
-                                              : at_input ? NULL
-                                                         : &file->prefix,
-                                    .vectors = at_input && !stacks ? &file->vectors : NULL,
-                                    .head = &file->head,
-                                    .base_id = options->base_id,
-                                    .options = file->options,
-                                    .lineage = file->lineage};
-    if (stacks)
+    out->what = kvf__peft_facts(options, prefix);
+    if (stacks) {
+        out->what.id = &out->id;
+        out->what.prefix = &out->stacks;
         KVF_TRY(kvf__peft_stacks_export(ctx, options->path, file, &out->stacks, &out->id));
-    else if (at_input)
+    } else if (at_input) {
+        out->what.vectors = &file->vectors;
         KVF_TRY(check_vectors(ctx, options, prefix));
+    } else {
+        out->what.prefix = &file->prefix;
+    }
     return kvf__peft_check(ctx, options->out, &out->what);
 }
 

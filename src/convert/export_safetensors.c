@@ -37,11 +37,6 @@ kvf_status kvf__check_foreign(kvf_ctx *ctx, const kvf_export_options *options,
     return KVF_OK;
 }
 
-static const char *or_empty(const char *text)
-{
-    return text ? text : "";
-}
-
 /* Returns a self-contained description of the file. */
 static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layout)
 {
@@ -57,8 +52,8 @@ static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layou
     kvf_json *meta = kvf__json_of("format:s made_by:s layout:s shape:s position_start:s", "pt",
                                   "kvfold " KVF_VERSION, layout, heads, start);
     kvf__json_put(meta, "base_name:s base_architecture:s base_hash:s method:s task:s",
-                  or_empty(id->base_name), or_empty(id->base_architecture), or_empty(id->base_hash),
-                  or_empty(id->method), or_empty(id->task));
+                  kvf__or_empty(id->base_name), kvf__or_empty(id->base_architecture),
+                  kvf__or_empty(id->base_hash), kvf__or_empty(id->method), kvf__or_empty(id->task));
     if (id->relative_bias) kvf_json_set(meta, "relative_bias", kvf_json_new_str("decoder"));
     return meta;
 }

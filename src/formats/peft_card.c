@@ -52,7 +52,7 @@ static kvf_status put_head(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content 
 /* Appends commands of kvfold. BASE is a word of ours: a name from the file could hold commands. */
 static kvf_status put_commands(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
 {
-    const bool lm = !what->head->params.params.n && !what->head->n_labels;
+    const bool lm = !kvf__task_has_head(what->id->task);
     const char *base = what->base_id ? what->base_id : what->id->base_name;
 
     if (!what->own_file) return KVF_OK;

@@ -32,6 +32,8 @@ kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input
 kvf_status kvf__check_input(kvf_ctx *ctx, const char *path);
 /* The same for a prefix, which may also be a folder or a name on the Hub. */
 kvf_status kvf__check_prefix_input(kvf_ctx *ctx, const char *path);
+/* Returns the last part of a path. */
+const char *kvf__path_end(const char *path);
 /* EEXIST or EIO if a file cannot be written at the path. Called before the work. */
 kvf_status kvf__check_output(kvf_ctx *ctx, const char *path, bool force);
 

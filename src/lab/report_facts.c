@@ -3,12 +3,6 @@
 
 #include <string.h>
 
-const char *kvf__path_end(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 void kvf__report_note(kvf__report_facts *r, const char *fmt, ...)
 {
     char text[512];

@@ -16,8 +16,6 @@ typedef struct kvf__report_facts {
     kvf_base *base;     /* NULL: not given */
 } kvf__report_facts;
 
-/* Returns the last part of a path. */
-const char *kvf__path_end(const char *path);
 void kvf__report_note(kvf__report_facts *r, const char *fmt, ...) KVF__PRINTF(2, 3);
 /* Returns the options for reading the data. */
 kvf_eval_options kvf__report_data(const kvf_report_options *options);

@@ -123,13 +123,12 @@ kvf_status kvf__hub_find_prefix(kvf_ctx *ctx, const char *path, char **out)
 {
     char *at = NULL, *file = NULL;
     KVF_TRY(kvf__hub_find(ctx, path, &at));
-    kvf_status st = kvf__path_join(ctx, at, KVF__HUB_PREFIX, &file);
-    if (st || !kvf__exists(file)) {
-        kvf__free(file);
-        file = NULL;
+    const kvf_status st = kvf__path_find(ctx, at, KVF__HUB_PREFIX, &file);
+    if (file) {
+        kvf__free(at);
+        at = file;
     }
-    if (file) kvf__free(at);
-    KVF__GIVE(st, out, file ? file : at, kvf__free(at));
+    KVF__GIVE(st, out, at, kvf__free(at));
     return st;
 }
 

@@ -176,16 +176,13 @@ static kvf_status from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, c
     return prefix->step == run->best_step ? keep_score(ctx, run, prefix) : KVF_OK;
 }
 
-/* Suggests the command that accepts, or converts, a foreign file. */
-static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
+/* Suggests the command that accepts, or converts, a foreign file; path: as it was given. */
+static kvf_status point_on(kvf_ctx *ctx, const char *path, const char *file, kvf_status status)
 {
     char line[2048];
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
-    char *at = NULL; /* the path may be a name on the Hub */
     snprintf(line, sizeof line, "%s", kvf_ctx_error(ctx));
-    KVF_TRY(kvf__hub_find(ctx, path, &at));
-    const kvf_status found = kvf__file_kind_of(ctx, at, &kind);
-    kvf__free(at);
+    const kvf_status found = kvf__file_kind_of(ctx, file, &kind);
     if (found == KVF_EUNSUPPORTED || found == KVF_EFORMAT) return found;
     if (kind == KVF__FILE_PEFT_DIR)
         return kvf__fail(
@@ -193,19 +190,20 @@ static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
             "%s: is a PEFT folder: `kvfold import %s --out PREFIX.h5` converts it to a prefix file",
             path, path);
     if (kind == KVF__FILE_HF_DIR || kind == KVF__FILE_GGUF)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: is a base, not a prefix: use it with --base", path);
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: is a base, not a prefix: use it with --base",
+                         kind == KVF__FILE_GGUF ? file : path);
     return kvf__fail(ctx, status, "%s", line);
 }
 
-static kvf_status file_needs_base(kvf_ctx *ctx, const char *name, const char *path, bool *out)
+static kvf_status file_needs_base(kvf_ctx *ctx, const char *path, const char *file, bool *out)
 {
     kvf__kind kind = KVF__KIND_ANY;
     kvf__identity id = {0};
-    kvf_status st = kvf__kind_of(ctx, path, &kind);
-    if (st) return point_on(ctx, name, st);
+    kvf_status st = kvf__kind_of(ctx, file, &kind);
+    if (st) return point_on(ctx, path, file, st);
     *out = false;
     if (kind != KVF__KIND_RUN) return KVF_OK;
-    KVF_TRY(kvf__artifact_identity(ctx, path, kind, &id));
+    KVF_TRY(kvf__artifact_identity(ctx, file, kind, &id));
     const kvf__method *method = kvf__method_find(id.method);
     *out = method && method->reads_base;
     kvf__identity_done(&id);
@@ -216,7 +214,7 @@ kvf_status kvf__prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
 {
     char *file = NULL;
     KVF_TRY(kvf__hub_find_prefix(ctx, path, &file));
-    kvf_status st = file_needs_base(ctx, kvf__is_dir(file) ? path : file, file, out);
+    kvf_status st = file_needs_base(ctx, path, file, out);
     kvf__free(file);
     return st;
 }
@@ -233,7 +231,7 @@ static kvf_status open_on(kvf_ctx *ctx, const char *name, const char *path, cons
     kvf__artifact file = {0};
     kvf_prefix *prefix = NULL;
     kvf_status st = kvf__artifact_read(ctx, path, KVF__KIND_ANY, &file);
-    if (st) return point_on(ctx, name, st);
+    if (st) return point_on(ctx, name, path, st);
     st = kvf__alloc(ctx, sizeof *prefix, &prefix);
     if (!st)
         st = file.kind == KVF__KIND_RUN ? from_run(ctx, path, &file, base, checkpoint, prefix)
@@ -253,7 +251,7 @@ static kvf_status open_named(kvf_ctx *ctx, const char *path, const kvf_base *bas
 {
     char *file = NULL;
     KVF_TRY(kvf__hub_find_prefix(ctx, path, &file));
-    kvf_status st = open_on(ctx, kvf__is_dir(file) ? path : file, file, base, checkpoint, out);
+    kvf_status st = open_on(ctx, path, file, base, checkpoint, out);
     kvf__free(file);
     return st;
 }

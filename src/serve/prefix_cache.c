@@ -211,7 +211,7 @@ static kvf__cached_prefix *find(const kvf__prefix_cache *cache, const char *name
 static kvf_status add_fixed(kvf_ctx *ctx, kvf__prefix_cache *cache, const kvf_serve_prefix *row)
 {
     kvf__cached_prefix *entry = NULL;
-    const char *own = cache->options->base_name, *base = own ? own : kvf_base_name(cache->base);
+    const char *base = cache->options->base_name;
     if (row && !is_name(row->name))
         return kvf__fail(ctx, KVF_EUSAGE,
                          "prefix name \"%.80s\": want 1 to 64 letters, digits and ._:/-",

@@ -175,7 +175,7 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
     if (!kvf__request_parse(ctx, body, job->body.n, job->kind, server->options.max_tokens,
                             &job->request, problem))
         return false;
-    const char *name = job->request.model ? job->request.model : server->base_name;
+    const char *name = job->request.model ? job->request.model : server->options.base_name;
     if (job->kind == KVF__UNLOAD)
         return kvf__prefix_cache_unload(&server->cache, name, problem) &&
                tell(job, name, "removed");

@@ -77,13 +77,9 @@ static kvf_status serve_until_stop(kvf_ctx *ctx, kvf_base *base, const kvf_serve
                                    kvf_serve_totals *totals)
 {
     const double begin = kvf__clock();
-    const char *own = options->base_name;
-    kvf__server server = {.ctx = ctx,
-                          .base = base,
-                          .base_name = own ? own : kvf_base_name(base),
-                          .options = *options,
-                          .access_log = -1,
-                          .created = time(NULL)};
+    kvf__server server = {
+        .ctx = ctx, .base = base, .options = *options, .access_log = -1, .created = time(NULL)};
+    if (!options->base_name) server.options.base_name = kvf_base_name(base);
     server.metrics.max_rows = options->max_rows;
     kvf__queue_init(&server.queue, &server.options);
     kvf__ctx_defer_stop(ctx, true); /* accepted requests are answered first */

@@ -25,7 +25,6 @@ typedef struct kvf__server {
     kvf_ctx *ctx;
     kvf_base *base;
     kvf_serve_options options;
-    const char *base_name;
     kvf__tenants tenants; /* clients with their API keys; n = 0: no key is needed */
     int access_log;       /* file descriptor; -1: none */
     int64_t created;

@@ -117,6 +117,8 @@ same by_path by_name
 run 0 inspect me/talk
 has out 'run_valid_loss'
 run 0 import me/talk --out imported.h5
+run 0 export me/talk --format hub-repo --out again
+same mine_prefix.h5 again/prefix.h5
 run 2 diff imported.h5 $repository/snapshots/$revision
 has err 'compare files of one kind'
 cp $repository/snapshots/$revision/prefix.safetensors other.h5
