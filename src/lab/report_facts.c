@@ -1,8 +1,6 @@
 /* Functions shared by the parts of a report: notes on its page, and reading of the data. */
 #include "report_facts.h"
 
-#include <string.h>
-
 void kvf__report_note(kvf__report_facts *r, const char *fmt, ...)
 {
     char text[512];
