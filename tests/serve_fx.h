@@ -125,6 +125,8 @@ static inline void serve_prepare(served *s)
 
 static inline void serve_start(served *s)
 {
+    s->port = s->stop = 0;
+    s->ended = false;
     ck_assert_int_eq(pthread_create(&s->thread, NULL, run_server, s), 0);
     pthread_mutex_lock(&s->lock);
     while (!s->port && !s->ended)

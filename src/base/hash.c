@@ -42,12 +42,20 @@ void kvf__hash_hex(const kvf__hash *hash, char hex[33])
         snprintf(hex + 2 * i, 3, "%02x", canonical.digest[i]);
 }
 
-void kvf__hash_words(const kvf__hash *hash, uint64_t out[2])
+static void to_words(XXH128_hash_t value, uint64_t out[2])
 {
-    const XXH128_hash_t value = XXH3_128bits_digest(hash->state);
-
     out[0] = value.low64;
     out[1] = value.high64;
+}
+
+void kvf__hash_words(const kvf__hash *hash, uint64_t out[2])
+{
+    to_words(XXH3_128bits_digest(hash->state), out);
+}
+
+void kvf__hash_of(const void *bytes, size_t n, uint64_t out[2])
+{
+    to_words(XXH3_128bits(bytes, n), out);
 }
 
 void kvf__hash_restart(kvf__hash *hash)

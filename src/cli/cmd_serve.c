@@ -10,7 +10,7 @@ typedef struct serve_values {
     kvf_serve_options serve;
     const char *base;
     kvf_base_options how;
-    const char *prefix_memory;
+    const char *prefix_memory, *cache_memory;
     kvf__strings prefixes, prefix_dirs, heads, allow_hosts, cors;
 } serve_values;
 
@@ -27,6 +27,10 @@ static const kvf__option_row OPTIONS[] = {
      "use, and noticed when they are added, replaced or removed; may be repeated"},
     {"prefix-memory", "SIZE", "1G", KVF_TEXT, AT(prefix_memory),
      "memory for prefixes of --prefix-dir, such as 500M; the least recently used are dropped"},
+    {"cache-memory", "SIZE", "0", KVF_TEXT, AT(cache_memory),
+     "memory for prompts, such as 2G: a prompt that begins like an earlier one of its model and "
+     "key "
+     "takes the common parts of 256 tokens from there; 0: none"},
     {"head", "NAME=HEAD", "", KVF_TEXTS, AT(heads),
      "head of a model whose prefix was trained on several tasks; may be repeated"},
     {"base-name", "NAME", "its own", KVF_TEXT, SERVE(base_name), "model name of the bare base"},
@@ -141,6 +145,13 @@ static int serve_on(cli_call *call, serve_values *v, kvf_base *base)
     return CLI_SIGNAL + cli_stop_signal();
 }
 
+static int read_size(cli_call *call, const char *what, const char *text, int64_t *out)
+{
+    if (kvf__size_of(text, out)) return CLI_OK;
+    return cli_misuse(call->command, "--%s-memory \"%s\": want a size such as 500M or 2G", what,
+                      text);
+}
+
 static int serve(cli_call *call, serve_values *v, kvf_serve_prefix *prefixes)
 {
     kvf_base *base = NULL;
@@ -149,9 +160,8 @@ static int serve(cli_call *call, serve_values *v, kvf_serve_prefix *prefixes)
         code = split_prefix(call, v->prefixes.item[i], &prefixes[i]);
     for (size_t i = 0; i < v->heads.n && !code; i++)
         code = give_head(call, v->heads.item[i], prefixes, v->prefixes.n);
-    if (!code && !kvf__size_of(v->prefix_memory, &v->serve.prefix_memory))
-        code = cli_misuse(call->command, "--prefix-memory \"%s\": want a size such as 500M or 2G",
-                          v->prefix_memory);
+    if (!code) code = read_size(call, "prefix", v->prefix_memory, &v->serve.prefix_memory);
+    if (!code) code = read_size(call, "cache", v->cache_memory, &v->serve.cache_memory);
     if (!code) code = cli_check_paths(call);
     if (code) return code;
     kvf_status st = kvf_base_open(call->ctx, v->base, &v->how, &base);
@@ -165,7 +175,7 @@ static int serve(cli_call *call, serve_values *v, kvf_serve_prefix *prefixes)
 
 static int run(cli_call *call)
 {
-    serve_values v = {.serve = kvf_serve_defaults(), .prefix_memory = "1G"};
+    serve_values v = {.serve = kvf_serve_defaults(), .prefix_memory = "1G", .cache_memory = "0"};
     int code = cli_set_values(call, &v);
     if (code) return code;
     kvf_serve_prefix *prefixes = calloc(v.prefixes.n + 1, sizeof *prefixes);

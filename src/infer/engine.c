@@ -16,14 +16,16 @@ typedef enum slot_state { SLOT_FREE, SLOT_WAITS, SLOT_DECODES } slot_state;
 /* A slot of the session. */
 typedef struct engine_slot {
     slot_state state;
-    int64_t ticket; /* waiting rows are read in ticket order */
-    int64_t read;   /* prompt tokens read so far */
+    int64_t ticket;    /* waiting rows are read in ticket order */
+    int64_t read;      /* prompt tokens read so far */
+    kvf__part_key key; /* of the parts read so far */
     kvf__live_row row;
 } engine_slot;
 
 struct kvf__engine {
     kvf_base *base;
     kvf__session *session;
+    kvf__prompt_cache *kept; /* NULL: prompts are not kept */
     int64_t n_slots, capacity, next_ticket;
     engine_slot *slots; /* [n_slots] */
     kvf__row_batch batch;
@@ -58,9 +60,17 @@ void kvf__engine_free(kvf__engine *engine)
     for (int64_t i = 0; engine->slots && i < engine->n_slots; i++)
         kvf__completion_done(&engine->slots[i].row.completion);
     kvf__session_free(engine->session);
+    kvf__prompt_cache_free(engine->kept);
     kvf__row_batch_done(&engine->batch);
     kvf__free(engine->slots);
     kvf__free(engine);
+}
+
+kvf_status kvf__engine_keep(kvf_ctx *ctx, kvf__engine *engine, size_t bytes)
+{
+    const size_t part = kvf__session_bytes(engine->session, KVF__PROMPT_PART);
+    if (kvf__model_desc(engine->base->model)->encoder) return KVF_OK;
+    return kvf__prompt_cache_create(ctx, part, bytes, &engine->kept);
 }
 
 /* ---- rows come and go ------------------------------------------------------------------------ */
@@ -113,7 +123,7 @@ kvf_status kvf__engine_add(kvf_ctx *ctx, kvf__engine *engine, const kvf__row_req
     KVF_TRY(kvf__session_open(ctx, engine->session, at, request->prefix, request->head,
                               request->n + row.completion.limit));
     engine->slots[at] = (engine_slot){
-        .state = SLOT_WAITS, .ticket = engine->next_ticket++, .row = row};
+        .state = SLOT_WAITS, .ticket = engine->next_ticket++, .key = request->origin, .row = row};
     *out = at;
     return KVF_OK;
 }
@@ -177,11 +187,47 @@ static void add_prompt(kvf__engine *e, int64_t at, int64_t n)
     if (!unread(s)) s->state = SLOT_DECODES;
 }
 
+static bool keeps(const kvf__engine *e, const engine_slot *s)
+{
+    return e->kept && s->state == SLOT_WAITS;
+}
+
+/* Takes the next parts of a prompt from the cache, except the last one. */
+static void take_kept(kvf__engine *e, int64_t at)
+{
+    engine_slot *s = &e->slots[at];
+    const kvf__row_request *request = &s->row.request;
+    while (keeps(e, s) && unread(s) > KVF__PROMPT_PART) {
+        const kvf__part_key next = kvf__part_after(&s->key, request->prompt + s->read);
+        const void *part = kvf__prompt_cache_find(e->kept, &next, s->ticket);
+        if (!part) return;
+        kvf__session_restore(e->session, at, KVF__PROMPT_PART, part);
+        s->key = next;
+        s->read += KVF__PROMPT_PART;
+        if (request->cached) *request->cached += KVF__PROMPT_PART;
+        e->stats.cached_tokens += KVF__PROMPT_PART;
+    }
+}
+
+/* Keeps the part that was read last. */
+static void keep_part(kvf__engine *e, int64_t at)
+{
+    engine_slot *s = &e->slots[at];
+    const int64_t first = s->read - KVF__PROMPT_PART;
+    if (!keeps(e, s)) return;
+    s->key = kvf__part_after(&s->key, s->row.request.prompt + first);
+    void *part = kvf__prompt_cache_add(e->kept, &s->key, s->ticket, first / KVF__PROMPT_PART);
+    if (part) kvf__session_save(e->session, at, first, KVF__PROMPT_PART, part);
+}
+
 /* Reads a part of a prompt that does not end in this step. */
 static void read_part(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 {
     add_prompt(e, at, KVF__PROMPT_PART);
-    if (kvf__session_feed(ctx, e->session, &e->batch.tokens, NULL)) fail_slot(ctx, e, at);
+    if (kvf__session_feed(ctx, e->session, &e->batch.tokens, NULL))
+        fail_slot(ctx, e, at);
+    else
+        keep_part(e, at);
     e->batch.tokens.n = 0;
 }
 
@@ -190,7 +236,10 @@ static void read_part(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 static void read_prompts(kvf_ctx *ctx, kvf__engine *e)
 {
     const double begin = kvf__clock();
-    int64_t at = next_waiting(e, INT64_MAX), budget = PROMPT_BUDGET;
+    int64_t budget = PROMPT_BUDGET;
+    for (int64_t i = 0; i < e->n_slots; i++)
+        take_kept(e, i);
+    int64_t at = next_waiting(e, INT64_MAX);
     if (at < 0) return;
     e->batch.tokens.n = 0;
     const bool whole = kvf__model_desc(e->base->model)->encoder > 0;
@@ -237,6 +286,7 @@ kvf_status kvf__engine_step(kvf_ctx *ctx, kvf__engine *engine)
 kvf__engine_stats kvf__engine_stats_of(const kvf__engine *engine)
 {
     kvf__engine_stats stats = engine->stats;
+    if (engine->kept) stats.cached_bytes = (int64_t)kvf__prompt_cache_bytes(engine->kept);
     for (int64_t i = 0; i < engine->n_slots; i++) {
         stats.rows += engine->slots[i].state == SLOT_DECODES;
         stats.waiting += engine->slots[i].state == SLOT_WAITS;

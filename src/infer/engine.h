@@ -11,12 +11,16 @@ typedef struct kvf__engine kvf__engine;
 typedef struct kvf__engine_stats {
     int64_t rows, waiting; /* rows that generate; rows with an unread prompt */
     int64_t prompt_tokens, new_tokens, steps, step_rows; /* totals since the engine was created */
+    int64_t cached_tokens, cached_bytes; /* prompt tokens from the cache, in total; its memory */
     double prefill_seconds, decode_seconds;
 } kvf__engine_stats;
 
 kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_t capacity,
                               kvf__engine **out);
 void kvf__engine_free(kvf__engine *engine);
+/* Keeps prompts in at most `bytes` of memory. EUSAGE: too few. A base with
+ * an encoder, which reads prompts whole, keeps none. */
+kvf_status kvf__engine_keep(kvf_ctx *ctx, kvf__engine *engine, size_t bytes);
 bool kvf__engine_full(const kvf__engine *engine); /* true if no row can be added */
 /* Returns the most tokens that a row may have with a prefix, prompt and completion. This function
  * and the next may be called from any thread. */

@@ -5,6 +5,7 @@
 #define KVF_ROW_H
 
 #include "completion.h"
+#include "prompt_cache.h"
 #include "score.h"
 
 /* Request of a row. Pointers are borrowed until the row ends. */
@@ -20,6 +21,8 @@ typedef struct kvf__row_request {
     const char *const *stop;
     size_t n_stop;
     const kvf__ends *ends;
+    kvf__part_key origin; /* identifies prefix and owner for a cache of prompts */
+    int64_t *cached; /* receives the number of prompt tokens taken from the cache; NULL: unknown */
     kvf__token_scores *scores; /* receives scores of the new tokens and of the end token, from the
                                 * logits before penalties; NULL: not wanted */
     /* Called after every new token with n more bytes of text, possibly none, never cut inside a

@@ -213,6 +213,22 @@ void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t 
     kvf__cache_copy(session->cache, from, to, n);
 }
 
+size_t kvf__session_bytes(const kvf__session *session, int64_t n)
+{
+    return kvf__cache_bytes(session->cache, n);
+}
+
+void kvf__session_save(const kvf__session *session, int64_t slot, int64_t first, int64_t n,
+                       void *out)
+{
+    kvf__cache_save(session->cache, slot, first, n, out);
+}
+
+void kvf__session_restore(kvf__session *session, int64_t slot, int64_t n, const void *saved)
+{
+    kvf__cache_restore(session->cache, slot, n, saved);
+}
+
 void kvf__session_drop(kvf__session *session, int64_t slot, int64_t n)
 {
     kvf__cache_truncate(session->cache, slot, kvf__cache_length(session->cache, slot) - n);

@@ -148,6 +148,46 @@ void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64
         }
 }
 
+size_t kvf__cache_bytes(const kvf__cache *cache, int64_t n)
+{
+    size_t bytes;
+
+    return slot_bytes(cache, n, &bytes) ? bytes : 0;
+}
+
+/* Copies n tokens of a slot, from `first` on, to or from `block` [L, 2, G, n, D]. */
+static void move_tokens(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, bool save,
+                        char *block)
+{
+    const size_t size = kvf__act_size(cache->act);
+
+    for (int64_t l = 0; l < cache->shape.L; l++)
+        for (int kv = 0; kv < 2; kv++) {
+            const kvf__kv_heads at = kvf__kv_at(&cache->shape, l);
+            const size_t head = (size_t)(n * at.D) * size;
+            char *tokens = kvf__cache_at(cache, l, slot, kv);
+            for (int64_t g = 0; g < at.G; g++, block += head) {
+                char *own = tokens + (size_t)((g * cache->reserved[slot] + first) * at.D) * size;
+                memcpy(save ? block : own, save ? own : block, head);
+            }
+        }
+}
+
+void kvf__cache_save(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, void *out)
+{
+    assert(first >= 0 && n >= 0 && first + n <= cache->length[slot]);
+    move_tokens(cache, slot, first, n, true, out);
+}
+
+void kvf__cache_restore(kvf__cache *cache, int64_t slot, int64_t n, const void *saved)
+{
+    const int64_t length = cache->length[slot];
+
+    assert(n >= 0 && length + n <= cache->reserved[slot]);
+    move_tokens(cache, slot, length, n, false, (char *)saved);
+    cache->length[slot] = length + n;
+}
+
 /* Appends keys and values of each row's tokens to its slot. In kv_of they follow `first` other
  * heads. */
 static void put_tokens(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,

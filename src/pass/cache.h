@@ -23,5 +23,10 @@ void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n);
 /* Copies keys and values of n tokens of a slot, from `first` on, as f32 to out [L, 2, G, n, D] (or
  * layer after layer, see prefix.h). */
 void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, float *out);
+/* Copies n tokens of a slot, from `first` on, to memory of kvf__cache_bytes, in the activation
+ * type; appends such a copy to a slot with room for it. */
+size_t kvf__cache_bytes(const kvf__cache *cache, int64_t n); /* 0: more than memory can address */
+void kvf__cache_save(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, void *out);
+void kvf__cache_restore(kvf__cache *cache, int64_t slot, int64_t n, const void *saved);
 
 #endif

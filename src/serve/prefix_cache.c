@@ -7,13 +7,10 @@
  * compares the file with the one that was read, so it gets the file's present content or an error.
  * A file has changed if inode, size or time differ. */
 #include "prefix_cache.h"
-#include "completion.h"
-#include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -33,16 +30,6 @@ static kvf__prefix_ref *use(kvf__prefix_cache *cache, const kvf__cached_prefix *
     return ref;
 }
 
-static void free_ref(kvf__prefix_ref *ref)
-{
-    kvf__renderer_done(&ref->renderer);
-    kvf__head_free(ref->head);
-    kvf_base_free(ref->own_base);
-    if (ref->classifier != ref->prefix) kvf_prefix_free(ref->classifier);
-    kvf_prefix_free(ref->prefix);
-    kvf__free(ref);
-}
-
 void kvf__prefix_cache_put(kvf__prefix_cache *cache, kvf__prefix_ref *ref)
 {
     if (!ref) return;
@@ -51,7 +38,7 @@ void kvf__prefix_cache_put(kvf__prefix_cache *cache, kvf__prefix_ref *ref)
     if (!uses) cache->bytes -= ref->bytes;
     if (uses == 1 && ref->kept) cache->idle += ref->bytes;
     pthread_mutex_unlock(&cache->lock);
-    if (!uses) free_ref(ref);
+    if (!uses) kvf__prefix_ref_free(ref);
 }
 
 /* Replaces the prefix of an entry; NULL: none. */
@@ -73,110 +60,12 @@ static void set_ref(kvf__prefix_cache *cache, kvf__cached_prefix *entry, kvf__pr
     kvf__prefix_cache_put(cache, before);
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
-/* Opens a classifier. A prefix that changes the base gets a base of its own. */
-static kvf_status open_classifier(kvf_ctx *ctx, const kvf__prefix_cache *cache,
-                                  kvf__prefix_ref *ref)
-{
-    const kvf_base *base = cache->base;
-    const kvf_base_options how = {
-        .precision = base->precision, .weight_dtype = base->weight_dtype, .lora = base->lora};
-    ref->classifier = ref->prefix;
-    if (!kvf_prefix_changes_base(ref->prefix)) return KVF_OK;
-    return kvf_base_open_for(ctx, base->path, &how, ref->prefix, &ref->own_base);
-}
-
-/* Opens the head stored in a base file that was trained for a task. */
-static kvf_status open_own_head(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf__prefix_ref *ref)
-{
-    bool there = false;
-    KVF_TRY(kvf__base_has_head(ctx, cache->base->path, &there));
-    if (!there) return KVF_OK;
-    return kvf_prefix_open(ctx, cache->base->path, KVF_CHECKPOINT_DEFAULT, &ref->classifier);
-}
-
-/* Finds the losses of the served step in the history of a run. */
-static kvf_status find_losses(kvf_ctx *ctx, kvf__prefix_ref *ref)
-{
-    const kvf_prefix *prefix = ref->prefix;
-    kvf__history history = {0};
-    if (!prefix->from_run) return KVF_OK;
-    KVF_TRY(kvf__artifact_history(ctx, prefix->path, &history));
-    for (int64_t i = 0; i < history.n; i++)
-        if (history.step[i] == prefix->step) {
-            ref->train_loss = kvf__history_at(&history, KVF__COLUMN_train_loss, i);
-            ref->valid_loss = kvf__history_at(&history, KVF__COLUMN_valid_loss, i);
-        }
-    kvf__history_done(&history);
-    return KVF_OK;
-}
-
-static kvf_status fill_ref(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf__prefix_ref *ref)
-{
-    const kvf_prefix *prefix = ref->prefix;
-    ref->train_loss = ref->valid_loss = NAN;
-    if (prefix) KVF_TRY(find_losses(ctx, ref));
-    KVF_TRY(kvf__renderer_for(ctx, cache->base, prefix, cache->options->chat_template, NULL,
-                              &ref->renderer));
-    ref->ends = kvf__completion_ends(cache->base, prefix, &ref->renderer.chat);
-    if (!prefix) return open_own_head(ctx, cache, ref);
-    if (prefix->task == KVF__TASK_LM) return kvf__prefix_head(ctx, cache->base, prefix, &ref->head);
-    return open_classifier(ctx, cache, ref);
-}
-
-/* Takes over the prefix on success. */
-static kvf_status make_ref(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf_prefix *prefix,
-                           kvf__prefix_ref **out)
-{
-    kvf__prefix_ref *ref = NULL;
-    KVF_TRY(kvf__alloc(ctx, sizeof *ref, &ref));
-    ref->prefix = prefix;
-    ref->uses = 1;
-    const kvf_status st = fill_ref(ctx, cache, ref);
-    if (st) {
-        if (ref->classifier == prefix) ref->classifier = NULL;
-        ref->prefix = NULL;
-        free_ref(ref);
-    } else {
-        *out = ref;
-    }
-    return st;
-}
-
-/* Checks whether rows can use the prefix: prefixes of lm are computed together with others,
- * prefixes with a head alone. */
-static kvf_status check_fit(kvf_ctx *ctx, const kvf__prefix_cache *cache, const kvf_prefix *prefix)
-{
-    if (prefix->task == KVF__TASK_LM && !prefix->file.head.n_tasks) {
-        KVF_TRY(kvf__session_fits(ctx, prefix));
-        KVF_TRY(kvf_prefix_check(ctx, prefix, cache->base, cache->options->allow_other_base));
-    } else {
-        KVF_TRY(kvf__prefix_fits(ctx, prefix, cache->base, cache->options->allow_other_base));
-    }
-    if (kvf__text_capacity(cache->base, prefix) > 1) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld tokens leaves no room for rows",
-                     (long long)prefix->file.id.P);
-}
-
 /* path: the entry's, or that of an open file. */
 static kvf_status load(kvf_ctx *ctx, const kvf__prefix_cache *cache,
                        const kvf__cached_prefix *entry, const char *path, kvf__prefix_ref **out)
 {
-    kvf_prefix *prefix = NULL;
-    KVF_TRY(kvf_prefix_open_on(ctx, path, cache->base, cache->options->checkpoint, &prefix));
-    kvf_status st = entry->head ? kvf_prefix_use_head(ctx, prefix, entry->head) : KVF_OK;
-    if (!st) st = check_fit(ctx, cache, prefix);
-    if (st) st = kvf__fail_prefix(ctx, st, "%s", path);
-    if (!st) st = make_ref(ctx, cache, prefix, out);
-    if (st) kvf_prefix_free(prefix);
-    if (!st && !strcmp(kvf__prefix_row_form(prefix), "chat") &&
-        !(*out)->renderer.render.wrap_prompts)
-        kvf__log(ctx, KVF_LOG_WARN,
-                 "%s: trained on chats: ask it at /v1/chat/completions; a prompt at "
-                 "/v1/completions is plain text",
-                 entry->name);
-    return st;
+    return kvf__prefix_ref_open(ctx, cache->base, cache->options, entry->name, path, entry->head,
+                                out);
 }
 
 static bool is_name(const char *name)
@@ -222,7 +111,7 @@ static kvf_status add_fixed(kvf_ctx *ctx, kvf__prefix_cache *cache, const kvf_se
     KVF_TRY(add_entry(ctx, cache, row ? row->name : base, row ? row->path : NULL, &entry));
     KVF_TRY(
         kvf__map_put(ctx, &cache->index, entry->name, strlen(entry->name), (int64_t)cache->n - 1));
-    if (!row) return make_ref(ctx, cache, NULL, &entry->ref);
+    if (!row) return kvf__prefix_ref_base(ctx, cache->base, cache->options, &entry->ref);
     entry->head = row->head;
     stat(row->path, &entry->seen); /* load reports the error */
     return load(ctx, cache, entry, entry->path, &entry->ref);
@@ -446,19 +335,6 @@ void kvf__prefix_cache_look(kvf_ctx *ctx, kvf__prefix_cache *cache, double secon
 
 /* ---- folders: values ------------------------------------------------------------------------- */
 
-/* Returns the memory of a prefix with its head and a base of its own. */
-static size_t size_of(const kvf__prefix_ref *ref)
-{
-    const kvf__artifact *file = &ref->prefix->file;
-    const size_t values = kvf__prefix_count(&file->prefix) +
-                          kvf__neurons_count(&file->prefix.neurons) +
-                          (size_t)(file->vectors.P * file->vectors.C) +
-                          2 * (size_t)kvf__params_values(&file->head.params.params) +
-                          (size_t)kvf__params_values(&file->values.params);
-    return sizeof *ref + values * sizeof(float) +
-           (ref->own_base ? (size_t)kvf__base_parameters(ref->own_base) * sizeof(float) : 0);
-}
-
 /* Returns whether so many bytes fit beside the prefixes in use, or beside all. */
 static bool has_room(kvf__prefix_cache *cache, size_t bytes, bool beside_all)
 {
@@ -539,7 +415,7 @@ static bool read_file(kvf_ctx *ctx, kvf__prefix_cache *cache, kvf__cached_prefix
                                 "the file of \"%.80s\" was written to while it was read: try again",
                                 entry->name);
     }
-    entry->bytes = size_of(ref);
+    entry->bytes = kvf__prefix_ref_bytes(ref);
     if (too_large(cache, entry, entry->bytes, problem) || !make_room(cache, entry->bytes, wait)) {
         kvf__prefix_cache_put(cache, ref);
         return false;

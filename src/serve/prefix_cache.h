@@ -2,31 +2,13 @@
 #ifndef KVF_PREFIX_CACHE_H
 #define KVF_PREFIX_CACHE_H
 
-#include <kvfold/serve.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
 #include "map.h"
 #include "prefix_dir.h"
-#include "renderer.h"
+#include "prefix_ref.h"
 #include "request.h"
-
-/* A loaded prefix and the rendering of its prompts; freed after its last use. */
-typedef struct kvf__prefix_ref {
-    kvf_prefix *prefix; /* NULL: the bare base */
-    kvf__head *head;    /* language-model head of the prefix; NULL: none */
-    kvf_base *own_base; /* base with the values of a prefix that changes it; NULL: the server's base
-                         */
-    /* owner of the classification head: the prefix, or the base file; NULL: none */
-    kvf_prefix *classifier;
-    double train_loss, valid_loss; /* losses of a run at the served step; NaN: unknown */
-    kvf__renderer renderer;
-    kvf__ends ends;
-    size_t bytes; /* memory counted against prefix_memory; 0: a prefix of the command line */
-    /* protected by the cache's lock */
-    int64_t uses;
-    bool kept; /* the table has it: one of its uses */
-} kvf__prefix_ref;
 
 /* A model. Entries of folders are created and freed by the reading thread. */
 typedef struct kvf__cached_prefix {

@@ -121,8 +121,10 @@ static bool accept_job(kvf__queue *queue, kvf__job *job, kvf__problem *problem)
     if (!kvf__queue_fits(queue, job->bytes, problem)) return false;
     if (!tenant_fits(queue, job->tenant, problem)) return false;
     if (job->tenant) job->tenant->accepted++;
-    job->reply = (kvf__reply){
-        .chat = job->kind == KVF__CHAT, .id = ++queue->next_id, .created = (int64_t)time(NULL)};
+    job->reply = (kvf__reply){.chat = job->kind == KVF__CHAT,
+                              .id = ++queue->next_id,
+                              .created = (int64_t)time(NULL),
+                              .cached_tokens = queue->options->cache_memory ? 0 : -1};
     job->owners = 2;
     job->ticket = queue->next_ticket++;
     kvf__queue_add(queue, &queue->unread, job);

@@ -38,10 +38,13 @@ static kvf_json *object_of(const kvf__reply *reply, bool chunk, kvf_json *choice
 
 static void set_usage(kvf_json *object, const kvf__reply *reply)
 {
-    kvf_json_set(object, "usage",
-                 kvf__json_of("prompt_tokens:I completion_tokens:I total_tokens:I",
-                              reply->prompt_tokens, reply->new_tokens,
-                              reply->prompt_tokens + reply->new_tokens));
+    kvf_json *usage = kvf__json_of("prompt_tokens:I completion_tokens:I total_tokens:I",
+                                   reply->prompt_tokens, reply->new_tokens,
+                                   reply->prompt_tokens + reply->new_tokens);
+    if (reply->cached_tokens >= 0)
+        kvf_json_set(usage, "prompt_tokens_details",
+                     kvf__json_of("cached_tokens:I", reply->cached_tokens));
+    kvf_json_set(object, "usage", usage);
 }
 
 /* Makes a choice with text [n], in a chat {"role": role, "content": text} under the given name;

@@ -14,6 +14,7 @@ typedef struct kvf__reply {
     int64_t id, created; /* number of the request; seconds since 1970 */
     const char *model;
     int64_t prompt_tokens, new_tokens;
+    int64_t cached_tokens;           /* prompt tokens from the cache; -1: there is none */
     const kvf__tokenizer *tokenizer; /* tokenizer for log-probabilities; NULL: not requested */
 } kvf__reply;
 /* An echoed prompt. */
@@ -25,7 +26,8 @@ typedef struct kvf__echo {
 typedef struct kvf__choice {
     struct kvf__job *job;
     int64_t index, row, new_tokens;
-    kvf__buf text; /* text so far; not kept by streams */
+    int64_t cached; /* prompt tokens from the cache */
+    kvf__buf text;  /* text so far; not kept by streams */
     kvf__finish finish;
     kvf__echo *echo;          /* NULL: none */
     kvf__token_scores scores; /* scores of its tokens so far, if requested */

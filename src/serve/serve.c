@@ -33,6 +33,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_serve_options *o)
                 {"max-tokens", o->max_tokens, 1, INT32_MAX},
                 {"max-context", o->max_context, 0, INT32_MAX},
                 {"prefix-memory", o->prefix_memory, 1, INT64_MAX / 2},
+                {"cache-memory", o->cache_memory, 0, INT64_MAX / 2},
                 {"tenant-rows", o->tenant_rows, 0, INT32_MAX},
                 {"tenant-queue", o->tenant_queue, 0, INT32_MAX},
                 {"tenant-tokens", o->tenant_tokens, 0, INT32_MAX},
@@ -53,7 +54,9 @@ static kvf_status open_engine(kvf_ctx *ctx, kvf__server *server)
     int64_t most = server->options.max_context;
     if (!most || most > d->position.max) most = d->position.max;
     if (!d->block.causal) return KVF_OK; /* it classifies and generates no text */
-    return kvf__engine_create(ctx, server->base, server->options.max_rows, most, &server->engine);
+    KVF_TRY(kvf__engine_create(ctx, server->base, server->options.max_rows, most, &server->engine));
+    if (!server->options.cache_memory) return KVF_OK;
+    return kvf__engine_keep(ctx, server->engine, (size_t)server->options.cache_memory);
 }
 
 static kvf_status serve(kvf_ctx *ctx, kvf__server *server)

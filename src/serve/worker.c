@@ -91,6 +91,8 @@ static void receive_text(void *user, const char *text, size_t n, int64_t new_tok
     if (job->first)
         kvf__histogram_add(&server->metrics.first_token, kvf__clock() - job->arrived, true);
     job->first = false;
+    if (job->reply.cached_tokens >= 0 && !c->new_tokens && c->index % job->request.n == 0)
+        job->reply.cached_tokens += c->cached; /* choices of one prompt count it once */
     job->reply.new_tokens += new_tokens - c->new_tokens;
     kvf__queue_charge(job, 0, new_tokens - c->new_tokens);
     count_rows(job, -(end != KVF__GOES_ON));
@@ -174,6 +176,8 @@ static kvf_status start_choice(kvf__server *server, kvf__job *job, bool *scored)
     const kvf__request *request = &job->request;
     kvf__choice *choice = &job->choices[job->started];
     const kvf__ids *prompt = &job->prompts[job->started / request->n];
+    const kvf__part_key origin = {.owner = job->tenant ? (uint64_t)job->tenant->line : 0,
+                                  .hash = {job->ref->hash[0], job->ref->hash[1]}};
     const kvf__row_request row = {.prefix = job->ref->prefix,
                                   .head = job->ref->head,
                                   .prompt = prompt->data,
@@ -185,6 +189,8 @@ static kvf_status start_choice(kvf__server *server, kvf__job *job, bool *scored)
                                   .stop = (const char *const *)request->stop,
                                   .n_stop = request->n_stop,
                                   .ends = &job->ref->ends,
+                                  .origin = origin,
+                                  .cached = &choice->cached,
                                   .scores = request->logprobs >= 0 ? &choice->scores : NULL,
                                   .text = receive_text,
                                   .user = choice};

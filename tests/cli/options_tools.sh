@@ -153,6 +153,8 @@ serve|prefix-dir|--base model|none|refuse
 serve|prefix-dir|||serve/test_serve_folders.c
 serve|prefix-memory|--base model --prefix-dir .|0|refuse
 serve|prefix-memory|||serve/test_serve_folders.c
+serve|cache-memory|--base model|1K|refuse
+serve|cache-memory|||serve/test_serve_tenants.c
 serve|head|--base model|x|refuse
 serve|head|||cli/classify.sh
 serve|base-name|||serve_fx.h

@@ -87,6 +87,8 @@ else
     has err '"out\.h5"'
     run 2 serve --base model --prefix-dir tenants --prefix-memory lots
     err_is 'kvfold: serve: --prefix-memory "lots": want a size such as 500M or 2G; try kvfold serve --help'
+    run 2 serve --base model --cache-memory much
+    err_is 'kvfold: serve: --cache-memory "much": want a size such as 500M or 2G; try kvfold serve --help'
     run 1 serve --base model --prefix-dir prefix.h5
     err_is 'kvfold: serve: prefix.h5: want a folder that can be read'
 

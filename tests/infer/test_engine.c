@@ -31,8 +31,12 @@ static bool open_base(kvf_precision precision)
     const kvf_ctx_options options = {.threads = 2};
     const kvf_base_options how = {.precision = precision};
     const char *dir = ck_tmpdir();
+    char config[1024];
     if (precision == KVF_PRECISION_BF16 && !kvf__cpu_has_bf16()) return false;
     toy_folder(dir, 5, 0);
+    snprintf(config, sizeof config, "%s", toy_llama);
+    memcpy(strstr(config, ":300,"), ":900,", 5); /* positions */
+    toy_write(dir, "config.json", config);
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
     ck_assert_msg(!kvf_base_open(ctx, dir, &how, &base), "%s", kvf_ctx_error(ctx));
     for (int i = 0; i < 2; i++)
@@ -325,6 +329,69 @@ START_TEST(long_prompts_are_read_between_steps)
 }
 END_TEST
 
+/* ---- prompts that are kept ------------------------------------------------------------------- */
+
+static const struct {
+    int64_t same, n; /* tokens that begin as those of the first row; tokens in all */
+    int prefix;
+    uint64_t owner;
+    int64_t cached; /* tokens from a cache of four parts */
+} KEPT[] = {
+    {600, 600, 0, 0, 0},   {600, 600, 0, 0, 512},   {300, 600, 0, 0, 256},
+    {200, 600, 0, 0, 0},   {600, 600, 0, 1, 0},     {600, 600, 2, 0, 0},
+    {600, 600, 2, 0, 512}, {513, 513, 2, 0, 512},   {512, 512, 2, 0, 256},
+    {600, 600, 0, 0, 0},   {600, 600, INFIX, 0, 0}, {600, 600, INFIX, 0, 512},
+};
+enum { N_KEPT = sizeof KEPT / sizeof KEPT[0], MOST_KEPT = 600 };
+
+static void make_kept(client *c, int i, char text[MOST_KEPT + 1])
+{
+    for (int64_t k = 0; k < KEPT[i].n; k++)
+        text[k] = (char)('a' + (k * k + (k < KEPT[i].same ? 0 : i)) % 23);
+    text[KEPT[i].n] = 0;
+    make_client(c, KEPT[i].prefix);
+    kvf__ids_done(&c->prompt);
+    c->text = text;
+    ck_assert_int_eq(kvf__encode(ctx, base->tokenizer, c->text, strlen(text), true, &c->prompt),
+                     KVF_OK);
+    c->order.prompt = c->prompt.data;
+    c->order.n = (int64_t)c->prompt.n;
+    c->order.max_tokens = 4;
+    c->order.n_stop = 0;
+    c->order.origin = (kvf__part_key){KEPT[i].owner, {(uint64_t)KEPT[i].prefix, 0}};
+}
+
+/* Text is read once for each prefix and owner, with the bits of reading it. */
+START_TEST(kept_prompts_change_no_answer)
+{
+    ck_need(open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32),
+            "this CPU has no bf16 products");
+    kvf__engine *engine = NULL;
+    char text[MOST_KEPT + 1];
+    const kvf__desc *d = kvf__model_desc(base->model);
+    const size_t part = (size_t)(d->L * 2 * d->G * KVF__PROMPT_PART * d->D) * (_i ? 2 : 4);
+    ck_assert_int_eq(kvf__engine_create(ctx, base, 2, MOST_KEPT + 8, &engine), KVF_OK);
+    ck_assert_int_eq(kvf__engine_keep(ctx, engine, 100), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__engine_keep(ctx, engine, 4 * (part + 64)), KVF_OK);
+    for (int i = 0; i < N_KEPT; i++) {
+        client c;
+        int64_t row, cached = 0;
+        make_kept(&c, i, text);
+        c.order.cached = &cached;
+        ck_assert_int_eq(kvf__engine_add(ctx, engine, &c.order, &row), KVF_OK);
+        while (!c.finish)
+            ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+        check_client(&c);
+        ck_assert_msg(cached == KEPT[i].cached, "row %d: %lld tokens from the cache", i,
+                      (long long)cached);
+        kvf__ids_done(&c.prompt);
+        kvf__buf_done(&c.got);
+    }
+    kvf__engine_free(engine);
+    close_base();
+}
+END_TEST
+
 START_TEST(what_does_not_fit_is_refused)
 {
     open_base(KVF_PRECISION_F32);
@@ -401,6 +468,7 @@ int main(void)
     tcase_set_timeout(core, 60);
     tcase_add_loop_test(core, company_changes_no_answer, 0, 2);
     tcase_add_loop_test(core, long_prompts_are_read_between_steps, 0, 2);
+    tcase_add_loop_test(core, kept_prompts_change_no_answer, 0, 2);
     tcase_add_test(core, a_row_that_leaves_disturbs_nobody);
     tcase_add_test(core, only_what_is_settled_is_ready);
     tcase_add_test(errors, what_does_not_fit_is_refused);

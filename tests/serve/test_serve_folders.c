@@ -173,9 +173,6 @@ END_TEST
 static void restart(double prefix_memory)
 {
     serve_end(&s);
-    s.port = 0;
-    s.stop = 0;
-    s.ended = false;
     s.options.prefix_memory = (int64_t)prefix_memory;
     serve_start(&s);
 }

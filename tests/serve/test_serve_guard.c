@@ -138,9 +138,6 @@ START_TEST(an_open_address_has_any_name)
     serve_start(&s);
     ck_assert_int_eq(status_for("any.example"), 200);
     serve_end(&s);
-    s.port = 0;
-    s.stop = 0;
-    s.ended = false;
     s.options.allow_hosts = allowed;
     s.options.n_allow_hosts = 1;
     serve_start(&s);

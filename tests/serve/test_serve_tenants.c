@@ -176,8 +176,6 @@ START_TEST(names_change_at_run_time)
     ck_assert_int_eq(control("alice", "unload", "a/x", NULL), 403);
     ck_assert_int_eq(control("eve", "unload", "b", NULL), 401);
     serve_end(&s);
-    s.stop = s.port = 0;
-    s.ended = false;
     s.options.token_file = NULL;
     serve_start(&s);
     ck_assert_int_eq(control("root", "unload", "b", NULL), 403);
@@ -251,6 +249,61 @@ START_TEST(rows_and_queue)
 }
 END_TEST
 
+/* ---- prompts that are kept ------------------------------------------------------------------- */
+
+static char long_prompt[280]; /* a part of 256 tokens, and the beginning of a second one */
+
+/* Completes the long prompt on model b, and compares the text with that of kvf_generate; returns
+ * the number of tokens from the cache. */
+static int cached_as(const char *token)
+{
+    char path[700], want[256], got[256];
+    snprintf(path, sizeof path, "%s/b.h5", folder);
+    generate(path, long_prompt, 1, 0.8, want);
+    ck_assert_int_eq(ask_as(token, "POST", "/v1/completions", body_of("b", long_prompt, 1, false)),
+                     200);
+    member(text, "text", got, sizeof got);
+    ck_assert_str_eq(got, want);
+    const char *details = strstr(text, "\"prompt_tokens_details\":{\"cached_tokens\":");
+    return details ? atoi(strrchr(details, ':') + 1) : -1;
+}
+
+START_TEST(kept_prompts_stay_with_their_tenant)
+{
+    char body[800];
+    for (int i = 0; i < 270; i++)
+        long_prompt[i] = (char)('a' + i * i % 23);
+    s.options.cache_memory = 1 << 24;
+    serve_start(&s);
+    ck_assert_int_eq(cached_as("root"), 0);
+    ck_assert_int_eq(cached_as("root"), 256);
+    ck_assert_int_eq(cached_as("bob"), 0);
+    ck_assert_int_eq(cached_as("bob"), 256);
+    in_folder("b", 5, 9);
+    ck_assert_int_eq(cached_as("bob"), 0);
+    in_folder("b", 4, 2); /* the first one again */
+    ck_assert_int_eq(cached_as("bob"), 256);
+    snprintf(body, sizeof body,
+             "{\"model\":\"b\",\"prompt\":[\"%s\",\"a\"],\"max_tokens\":2,\"n\":3,\"stream\":true,"
+             "\"stream_options\":{\"include_usage\":true}}",
+             long_prompt);
+    ck_assert_int_eq(ask_as("bob", "POST", "/v1/completions", body), 200);
+    const double until = kvf__clock() + 20;
+    has("\"cached_tokens\":256}");
+    do /* counts are published between steps */
+        ck_assert_int_eq(ask_as("root", "GET", "/metrics", NULL), 200);
+    while (kvf__clock() < until && !strstr(text, "\nkvfold_cached_prompt_tokens_total 1536\n"));
+    has("\nkvfold_cached_prompt_tokens_total 1536\n");
+    serve_end(&s);
+    s.options.cache_memory = 0;
+    serve_start(&s);
+    ck_assert_int_eq(cached_as("bob"), -1);
+    serve_end(&s);
+    s.options.cache_memory = 100;
+    check_start(KVF_EUSAGE, "cache-memory 100: 256 tokens of this base need ");
+}
+END_TEST
+
 START_TEST(metrics_are_bounded)
 {
     static char lines[4000];
@@ -277,6 +330,7 @@ int main(void)
     tcase_add_test(tc, names_change_at_run_time);
     tcase_add_test(tc, tokens_a_minute);
     tcase_add_test(tc, rows_and_queue);
+    tcase_add_test(tc, kept_prompts_stay_with_their_tenant);
     tcase_add_test(tc, metrics_are_bounded);
     suite_add_tcase(suite, tc);
     return ck_main(suite);
