@@ -17,7 +17,8 @@
 #                    but lying: it may refuse them, not die
 #   ./setup.sh amplify [NAME...]   time and peak memory of every reader on small files that ask for much; fails above the limits
 #   ./setup.sh coverage   share of its lines that each source's own test runs; fails below 70 % (tests/coverage.txt)
-#   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
+#   ./setup.sh storm [N [SEED [SECONDS]]]   N clients (default 1000) that go away at random, on a server under sanitizers; then files
+#                    of --prefix-dir that are replaced, added, removed and damaged for so long (default 600) while 64 clients ask
 #   ./setup.sh peers [NAME...]   fetch engines (llama_server neurons_gguf node_llama_cpp mlx_cache; by name llama_cpp_python, vllm_connector), an
 #                    evaluator (lm_evaluation) and clients (openai_client langchain_client litellm_client llm_client inspect_client),
 #                    and compare answers with theirs; gemma3: a real Gemma 3 in transformers and llama-server; saved_folders: folders
@@ -414,18 +415,33 @@ blow_storm() {
   "build-storm-$1/tests/serve/storm" "build-storm-$1/kvfold" "build-storm-$1/tests/make_tiny" "$2" "$3" 1 --threads "$4"
 }
 
-# run_storm CLIENTS SEED: with several computing threads Archer tells the thread sanitizer what OpenMP orders, and it must
+# change_files BUILD SECONDS CLIENTS [OPTION...]
+change_files() {
+  folder=$1 seconds=$2 clients=$3
+  shift 3
+  say "files of --prefix-dir that change for $seconds s, $clients clients, $folder $*"
+  python3 tests/serve/changes.py "$folder/kvfold" "$folder/tests/make_tiny" --seconds "$seconds" --clients "$clients" \
+    --operations $((seconds * 5 / 3 + 20)) "$@"
+}
+
+# run_storm CLIENTS SEED SECONDS: with several computing threads Archer tells the thread sanitizer what OpenMP orders, and it must
 # pass over libraries that were built without; with one it looks at all.
 run_storm() {
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES check clang libclang-rt-dev libomp-dev
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+  build -Dtests=enabled
+  change_files build "$3" 64 --threads 2
+  change_files build $(($3 / 10)) 64 --delay 200 --threads 2
   build_storm address gcc -Db_sanitize=address,undefined
   blow_storm address "$1" "$2" 2
+  change_files build-storm-address $(($3 / 10)) 16 --flat 0 --threads 2
   build_storm thread clang -Db_sanitize=thread
   blow_storm thread "$1" "$2" 1
+  change_files build-storm-thread $(($3 / 10)) 16 --flat 0 --threads 1
   export TSAN_OPTIONS=ignore_noninstrumented_modules=1
   blow_storm thread "$1" "$2" 2
+  change_files build-storm-thread $(($3 / 10)) 16 --flat 0 --threads 2
 }
 
 PEERS=build/peers
@@ -557,7 +573,7 @@ release) run_release "${2:-}" ;;
 deb) run_deb "${2:-}" ;;
 notebook) run_notebook ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
-storm) run_storm "${2:-1000}" "${3:-2}" ;;
+storm) run_storm "${2:-1000}" "${3:-2}" "${4:-600}" ;;
 contained) run_contained "${2:-10000}" "${3:-2}" "${4:-0}" ;;
 amplify) shift; run_amplify "$@" ;;
 coverage) run_coverage ;;
