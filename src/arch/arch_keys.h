@@ -52,6 +52,11 @@ typedef struct kvf__config_keys {
         const char *first;             /* key of the first local layer; NULL: none */
         const char *theta; /* rope base of local layers, default 10000; NULL: none of their own */
     } local;
+    struct {               /* layers without rope */
+        const char *list;  /* 0 for such a layer, else 1; NULL: all layers have rope */
+        const char *every; /* without the list every n-th layer is one, by default of `n` */
+        int64_t n;
+    } no_rope;
     const char *rope_theta;          /* key outside of rope_parameters; NULL: "rope_theta" */
     double theta_otherwise;          /* 0: 10000 */
     kvf__config_number rotary;       /* rotated fraction of a head; no name: all */

@@ -1,7 +1,8 @@
 /* Llama and relatives: pre-norm blocks with RMSNorm, RoPE and a gated feed-forward
- * (modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py). The weights of
- * Mistral and Qwen are Llama's, except for q_norm and k_norm. GGUF names are those of llama.cpp's
- * converter (gguf-py, constants.py). */
+ * (modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py,
+ * modeling_smollm3.py). The weights of Mistral, Qwen and SmolLM3 are Llama's, except for q_norm and
+ * k_norm. SmolLM3 has layers without rope. GGUF names are those of llama.cpp's converter (gguf-py,
+ * constants.py). */
 #include "arch.h"
 
 static const kvf__weight llama_weights[] = {
@@ -72,6 +73,20 @@ static const kvf__config_keys qwen3_keys = {
     .local.first = "max_window_layers",
 };
 
+static const kvf__pair smollm3_fixed[] = {{"use_sliding_window", "false"}, {NULL, NULL}};
+
+static const kvf__config_keys smollm3_keys = {
+    LLAMA_KEYS,
+    .kv_heads = {{"num_key_value_heads"}, 4},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .positions = {{"max_position_embeddings"}, 32768},
+    .attention_bias = "attention_bias",
+    .mlp_bias = "mlp_bias",
+    .no_rope = {"no_rope_layers", "no_rope_layer_interval", 4},
+    .theta_otherwise = 2e6,
+    .fixed = smollm3_fixed,
+};
+
 /* Values that do not depend on the row. */
 #define LLAMA_ROW                                                                                  \
     .prefix = "model.", .heads = "llama", KVF__WEIGHTS(llama_weights), .buffers = llama_buffers,   \
@@ -108,6 +123,15 @@ static const kvf__arch rows[] = {
         LLAMA_ROW,
         .keys = &qwen3_keys,
         .block.qk_norm = KVF__QK_BY_HEAD,
+    },
+    {
+        .name = "smollm3",
+        .class_stem = "SmolLM3",
+        .gguf = "smollm3",
+        LLAMA_ROW,
+        .keys = &smollm3_keys,
+        .tied = true,
+        .gguf_permuted = true,
     },
 };
 

@@ -215,7 +215,7 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
                      (double)desc->factors.score_cap, (double)desc->factors.logit_cap);
 }
 
-/* Applies the family's rule, whose period a file may override. */
+/* Applies the family's rules; a file may override the period of global layers. */
 static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
 {
     char full[KVF__NAME_BYTES];
@@ -225,6 +225,7 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
     if (value && desc->arch->keys->local.pattern)
         KVF_TRY(kvf__config_count(c, full, value, &every));
     kvf__config_local(desc, every, 0);
+    kvf__config_no_rope(desc, desc->arch->keys->no_rope.n); /* llama.cpp has no key for it */
     return KVF_OK;
 }
 

@@ -128,7 +128,7 @@ static kvf_status read_layer_types(const kvf__config *c, const kvf_json *types, 
         if (!full && (!type || strcmp(type, "sliding_attention") || !desc->position.window))
             return kvf__config_bad(c, KVF_EUNSUPPORTED, "layer_types", kvf_json_at(types, i),
                                    "\"full_attention\", or with a window \"sliding_attention\"");
-        if (full && i < KVF__MOST_LAYERS) desc->position.global[i / 64] |= UINT64_C(1) << i % 64;
+        if (full && i < KVF__MOST_LAYERS) kvf__layers_mark(desc->position.global, (int64_t)i);
     }
     if (desc->position.window && (int64_t)kvf_json_size(types) < desc->L)
         return kvf__fail(c->ctx, KVF_EFORMAT, "%s: layer_types has %zu layers, expected %lld",
@@ -154,6 +154,32 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
             "%s: every %gth layer is global and local layers start at %g, which is not supported",
             c->where, every, first);
     kvf__config_local(desc, (int64_t)every, (int64_t)first);
+    return KVF_OK;
+}
+
+/* Reads the layers without rope. */
+static kvf_status read_no_rope(const kvf__config *c, kvf__desc *desc)
+{
+    const kvf__config_keys *keys = desc->arch->keys;
+    const kvf_json *list = keys->no_rope.list ? kvf_json_get(c->root, keys->no_rope.list) : NULL;
+    double every;
+
+    if (!keys->no_rope.list) return KVF_OK;
+    if (kvf_json_typeof(list) != KVF_JSON_ARRAY) {
+        KVF_TRY(kvf__config_real(c, c->root, keys->no_rope.every, (double)keys->no_rope.n, &every));
+        if (every < 1 || every > INT32_MAX)
+            return kvf__config_bad(c, KVF_EFORMAT, keys->no_rope.every,
+                                   kvf_json_get(c->root, keys->no_rope.every),
+                                   "a positive integer");
+        kvf__config_no_rope(desc, (int64_t)every);
+        return KVF_OK;
+    }
+    if ((int64_t)kvf_json_size(list) < desc->L)
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s has %zu layers, expected %lld", c->where,
+                         keys->no_rope.list, kvf_json_size(list), (long long)desc->L);
+    for (int64_t l = 0; l < desc->L && l < KVF__MOST_LAYERS; l++)
+        if (!kvf_json_int(kvf_json_at(list, (size_t)l), 1))
+            kvf__layers_mark(desc->position.no_rope, l);
     return KVF_OK;
 }
 
@@ -364,6 +390,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     double eps = keys->eps_otherwise;
     if (keys->eps) KVF_TRY(kvf__config_real(c, c->root, keys->eps, eps, &eps));
     KVF_TRY(read_local_layers(c, desc));
+    KVF_TRY(read_no_rope(c, desc));
     KVF_TRY(kvf__config_layers(c, desc));
     KVF_TRY(read_factors(c, desc));
     desc->norm_eps = (float)eps;

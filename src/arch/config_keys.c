@@ -181,7 +181,13 @@ void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first)
 
     for (int64_t l = 0; l < KVF__MOST_LAYERS; l++)
         if (l < first || (every && (l + !from_0) % every == 0))
-            desc->position.global[l / 64] |= UINT64_C(1) << l % 64;
+            kvf__layers_mark(desc->position.global, l);
+}
+
+void kvf__config_no_rope(kvf__desc *desc, int64_t every)
+{
+    for (int64_t l = every; every > 0 && l <= KVF__MOST_LAYERS; l += every)
+        kvf__layers_mark(desc->position.no_rope, l - 1);
 }
 
 kvf_status kvf__config_stacks(const kvf__config *c, kvf__desc *desc, int64_t blocks)

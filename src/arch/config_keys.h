@@ -84,6 +84,8 @@ kvf_status kvf__config_stacks(const kvf__config *c, kvf__desc *desc, int64_t blo
 kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc);
 /* Marks layers from `first` on as local, except every n-th (0: no exception). */
 void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first);
+/* Marks every n-th layer as one without rope. */
+void kvf__config_no_rope(kvf__desc *desc, int64_t every);
 /* Reads per-layer overrides of a config.json. Needs the local layers (config_layers.c).
  * position.rotated becomes that of non-local layers. */
 kvf_status kvf__config_layers(const kvf__config *c, kvf__desc *desc);

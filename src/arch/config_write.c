@@ -112,6 +112,15 @@ static kvf_json *layer_types(const kvf__desc *d)
     return list;
 }
 
+static kvf_json *no_rope_layers(const kvf__desc *d)
+{
+    kvf_json *list = kvf_json_array();
+
+    for (int64_t l = 0; l < d->L; l++)
+        kvf_json_add(list, kvf_json_new_int(!kvf__layers_has(d->position.no_rope, l)));
+    return list;
+}
+
 static kvf_json *real_or_null(double value)
 {
     return value > 0 ? kvf_json_new_real(value) : kvf_json_new_null();
@@ -163,6 +172,7 @@ static kvf_json *build(const kvf__desc *d)
     set_factors(root, d);
     if (d->position.window && keys->sliding_window.names[0])
         kvf_json_set(root, "layer_types", layer_types(d));
+    if (keys->no_rope.list) kvf_json_set(root, keys->no_rope.list, no_rope_layers(d));
     set_rows(root, d, KVF__CONFIG_TOKEN);
     if (d->ids.ends.n > 1) kvf_json_set(root, "eos_token_id", list_ends(&d->ids.ends));
     return root;

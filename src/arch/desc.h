@@ -122,7 +122,8 @@ typedef struct kvf__positions {
     bool starts_at_0; /* after a prefix, positions start at 0 instead of P by default */
     int64_t window;   /* window of local layers: a query attends to the last so many keys, in an
                          encoder to own keys less far away on either side; 0: no local layers */
-    uint64_t global[KVF__MOST_LAYERS / 64]; /* bit l: layer l is not local */
+    uint64_t global[KVF__MOST_LAYERS / 64];  /* bit l: layer l is not local */
+    uint64_t no_rope[KVF__MOST_LAYERS / 64]; /* bit l: layer l has no rope */
     kvf__rope rope;
     kvf__relative relative;
     int64_t rotated; /* rope rotates the first R of D elements of a head; 0: no rope */
@@ -136,6 +137,9 @@ typedef struct kvf__positions {
 } kvf__positions;
 /* Returns the window of a layer, 0: none. */
 int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer);
+/* Marks or tests a layer of `global` or `no_rope`. */
+void kvf__layers_mark(uint64_t bits[KVF__MOST_LAYERS / 64], int64_t layer);
+bool kvf__layers_has(const uint64_t bits[KVF__MOST_LAYERS / 64], int64_t layer);
 
 /* Factors on token embeddings (Gemma) and on the head's input (T5), 1: none; caps on scaled scores
  * and on logits, c tanh(s / c) (Gemma), 0: none. */
@@ -154,7 +158,7 @@ typedef struct kvf__token_ids {
 /* Sizes that may differ between layers. */
 typedef struct kvf__layer_shape {
     int64_t G, D, F;
-    int64_t R;    /* elements of a head rotated by rope */
+    int64_t R;    /* elements of a head rotated by rope, 0: none */
     int64_t from; /* layer whose keys and values it reads: itself, or an earlier one with the same
                      G, D and window */
     bool k_is_v;  /* one projection serves for keys and values */

@@ -33,17 +33,30 @@ int64_t kvf__stacks(const kvf__desc *desc)
     return desc->encoder ? 2 : 1;
 }
 
+void kvf__layers_mark(uint64_t bits[KVF__MOST_LAYERS / 64], int64_t layer)
+{
+    bits[layer / 64] |= UINT64_C(1) << layer % 64;
+}
+
+bool kvf__layers_has(const uint64_t bits[KVF__MOST_LAYERS / 64], int64_t layer)
+{
+    return bits[layer / 64] >> layer % 64 & 1;
+}
+
 int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer)
 {
-    const bool global = positions->global[layer / 64] >> layer % 64 & 1;
-    return global ? 0 : positions->window;
+    return kvf__layers_has(positions->global, layer) ? 0 : positions->window;
 }
 
 kvf__layer_shape kvf__desc_layer(const kvf__desc *desc, int64_t l)
 {
     if (desc->by_layer.shape && l < desc->L) return desc->by_layer.shape[l];
-    return (kvf__layer_shape){
-        .G = desc->G, .D = desc->D, .F = desc->F, .R = desc->position.rotated, .from = l};
+    const bool bare = l < KVF__MOST_LAYERS && kvf__layers_has(desc->position.no_rope, l);
+    return (kvf__layer_shape){.G = desc->G,
+                              .D = desc->D,
+                              .F = desc->F,
+                              .R = bare ? 0 : desc->position.rotated,
+                              .from = l};
 }
 
 kvf__kv_shape kvf__desc_kv(const kvf__desc *desc)

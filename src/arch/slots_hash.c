@@ -75,6 +75,8 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     if (d->block.parallel) SAY("parallel 1\n");
     KVF_TRY(describe_layers(ctx, d, text));
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
+    for (int64_t l = 0; l < d->L; l++)
+        if (kvf__layers_has(d->position.no_rope, l)) SAY("no rope %lld\n", (long long)l);
     if (d->position.rotated != d->D) SAY("rotated %lld\n", (long long)d->position.rotated);
     SAY("rope %s theta %.17g factor %.17g low %.17g high %.17g\n", rope_words[r->kind], r->theta,
         r->factor, r->low_freq_factor, r->high_freq_factor);

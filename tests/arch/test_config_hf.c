@@ -215,6 +215,9 @@ END_TEST
     "\"head_dim\":16,\"global_head_dim\":32,\"num_global_key_value_heads\":2,"                     \
     "\"attention_k_eq_v\":true,\"num_kv_shared_layers\":4,\"use_double_wide_mlp\":true,"           \
     "\"vocab_size\":100,\"vocab_size_per_layer_input\":100}"
+#define SMOLLM3                                                                                    \
+    "{\"model_type\":\"smollm3\",\"hidden_size\":64,\"intermediate_size\":128,"                    \
+    "\"num_hidden_layers\":5,\"num_attention_heads\":4,\"vocab_size\":100}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
 /* The base config with one key set; key NULL: unchanged. */
@@ -284,6 +287,27 @@ START_TEST(window_with_a_switch)
     ck_assert_int_eq(describe(QWEN2, "use_sliding_window", "true", &d), KVF_OK);
     ck_assert_int_eq(d.position.window, 32);
     kvf__desc_done(&d);
+}
+END_TEST
+
+/* A list names the layers; without one they are every fourth. */
+START_TEST(layers_without_rope)
+{
+    static const struct {
+        const char *key, *value, *rotated; /* of the layers */
+    } rows[] = {{NULL, NULL, "11101"},
+                {"no_rope_layers", "null", "11101"},
+                {"no_rope_layer_interval", "2", "10101"},
+                {"no_rope_layers", "[0,1,1,1,0]", "01110"}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kvf__desc d = {0};
+        ck_assert_int_eq(describe(SMOLLM3, rows[i].key, rows[i].value, &d), KVF_OK);
+        ck_assert(d.position.rope.theta == 2e6 && d.G == 4 && d.tied);
+        for (int64_t l = 0; l < d.L; l++)
+            ck_assert_int_eq(kvf__desc_layer(&d, l).R, rows[i].rotated[l] == '1' ? 16 : 0);
+        kvf__desc_done(&d);
+    }
 }
 END_TEST
 
@@ -525,6 +549,10 @@ static const struct refusal {
      "per_layer_config.5 is {\"hidden_size\":32}, expected only numbers of key/value heads"},
     {GEMMA4, "vocab_size_per_layer_input", "99", KVF_EUNSUPPORTED,
      "vocab_size_per_layer_input is 99, expected the vocabulary's 100"},
+    {SMOLLM3, "no_rope_layers", "[1,1,1,0]", KVF_EFORMAT,
+     "no_rope_layers has 4 layers, expected 5"},
+    {SMOLLM3, "no_rope_layer_interval", "0", KVF_EFORMAT, "no_rope_layer_interval is 0, expected"},
+    {SMOLLM3, "use_sliding_window", "true", KVF_EUNSUPPORTED, "use_sliding_window is true"},
     {GEMMA4, "hidden_size_per_layer_input", "-1", KVF_EFORMAT, "hidden_size_per_layer_input is -1"},
 };
 #define N_REFUSALS (sizeof refusals / sizeof *refusals)
@@ -574,6 +602,7 @@ int main(void)
     tcase_add_test(tc, absent_keys_take_the_class_defaults);
     tcase_add_test(tc, token_ids);
     tcase_add_test(tc, window_with_a_switch);
+    tcase_add_test(tc, layers_without_rope);
     tcase_add_test(tc, two_sided_windows);
     tcase_add_test(tc, class_name_stands_in_for_model_type);
     tcase_add_test(tc, aliases_of_gpt2);

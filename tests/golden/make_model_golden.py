@@ -13,7 +13,10 @@ prefix, [L, 2, G, T, D], and model.gguf, the same weights by the names, in the o
 gives them. Their rows are run once more padded on either side: the logits must not change, but for a window, in which padding
 between prefix and tokens counts as tokens.
 
-Run: python make_model_golden.py [NAME ...]   (torch 2.13, transformers 5.23, gguf 0.18; the versions used are stored in the files)
+Those of NEURAL have a prefix of 13, and virtual neurons: golden.neurons [3, L, N, C] (gate, up, value), the logits and the loss with
+them and the prefix, and the gradient of that loss with respect to them.
+
+Run: python make_model_golden.py [NAME ...]   (torch 2.13, transformers 5.24, gguf 0.19; the versions used are stored in the files)
 """
 import json
 import math
@@ -27,10 +30,11 @@ import transformers
 from safetensors.torch import save_file
 from saved_tensors import saved_tensors
 from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
+                          SmolLM3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-P, P_FAMILIES = 5, 20
+P, P_FAMILIES, P_NEURAL, NEURONS = 5, 20, 13, 3
 LENGTHS = [17, 5, 30, 9]
 
 LLAMA = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
@@ -57,6 +61,7 @@ GEMMA4 = {k: v for k, v in GEMMA.items() if k not in ("num_hidden_layers", "quer
     global_head_dim=16, vocab_size_per_layer_input=40, final_logit_softcapping=3.0, max_position_embeddings=64,
     rope_parameters={"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 5000.0},
                      "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})
+TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 GEMMA_KEYS = {"attention.key_length": 8, "attention.value_length": 8, "attention.sliding_window": 8}
 FAMILIES = {
     "olmo2": (Olmo2ForCausalLM(Olmo2Config(**SMALL, pad_token_id=0)), "olmo2", {}),
@@ -90,6 +95,11 @@ FAMILIES = {
                                                         layer_types=["sliding_attention", "sliding_attention", "full_attention"])),
                      None, {}),
 }
+NEURAL = {
+    "smollm3": (SmolLM3ForCausalLM(SmolLM3Config(**SMALL | TOKENS | dict(num_hidden_layers=5), rope_parameters={
+        "rope_type": "default", "rope_theta": 500.0})), "smollm3", {"rope.freq_base": 500.0, "rope.dimension_count": 4}),
+}
+PERMUTED = ("smollm3",)
 
 
 def randomise(model, generator):
@@ -148,8 +158,15 @@ def keys_and_values(model, ids, prefix):
     return joined([torch.stack([l.keys[0], l.values[0]])[:, :, prefix[0].shape[2] :] for l in cache.layers])
 
 
-def gguf_tensors(name, value, config):
+def permuted(value, heads):
+    """The rows of a head's first and second half in turn."""
+    return value.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+def gguf_tensors(name, value, config, arch):
     """What llama.cpp's converter makes of a tensor: (name, values) as it looks names up in its own table."""
+    if arch in PERMUTED and name.endswith(("q_proj.weight", "k_proj.weight")):
+        value = permuted(value, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
     if config.model_type.startswith("gemma") and name.endswith("norm.weight"):
         value = value + 1
     if "query_key_value" in name:  # from head by head to q, k and v
@@ -179,7 +196,7 @@ def write_gguf(path, model, arch, keys):
     for name, value in model.state_dict().items():
         if c.tie_word_embeddings and name == "lm_head.weight":
             continue
-        for own, data in gguf_tensors(name, value, c):
+        for own, data in gguf_tensors(name, value, c, arch):
             new = names.get_name(own, try_suffixes=(".weight", ".bias"))
             assert new, own
             kind = torch.float32 if data.dim() == 1 else torch.float16
@@ -229,6 +246,28 @@ def gradient(model, rows, prefix):
     return logits.detach(), loss.detach(), joined([leaf.grad for leaf in leaves])
 
 
+def add_neurons(model, neurons):
+    """Virtual neurons of every layer, [3, L, N, C]: added to the output of its feed-forward part."""
+    def hook(module, args, output):
+        gate, up, value = neurons[:, layers.index(module)]
+        return output + (torch.nn.functional.silu(args[0] @ gate.T) * (args[0] @ up.T)) @ value
+
+    layers = [getattr(layer, "shared_mlp", None) or layer.mlp for layer in model.model.layers]
+    return [layer.register_forward_hook(hook) for layer in layers]
+
+
+def with_neurons(model, rows, prefix, generator):
+    c = model.config
+    neurons = 0.2 * torch.randn(3, c.num_hidden_layers, NEURONS, c.hidden_size, generator=generator)
+    neurons.requires_grad_(True)
+    hooks = add_neurons(model, neurons)
+    logits, loss = run(model, rows, prefix)
+    loss.backward()
+    for hook in hooks:
+        hook.remove()
+    return {"golden.neurons": neurons.detach(), "golden.neuron_gradient": neurons.grad, "golden.neuron_logits": logits.detach()}
+
+
 def golden(name, model, seed, P=P, arch=None, keys=None):
     generator = torch.Generator().manual_seed(seed)
     model.eval()
@@ -270,6 +309,8 @@ def golden(name, model, seed, P=P, arch=None, keys=None):
         "golden.losses": torch.tensor([bare_loss, loss, start0_loss]),
         "golden.autocast_error": torch.tensor([auto_error]),
     }
+    if name in NEURAL:
+        tensors |= with_neurons(model, rows, prefix, generator)
     folder = os.path.join(HERE, "model_" + name)
     os.makedirs(folder, exist_ok=True)
     if keys is not None:
@@ -293,3 +334,6 @@ if __name__ == "__main__":
     for seed, (name, (model, arch, keys)) in enumerate(FAMILIES.items(), start=40):
         if not sys.argv[1:] or name in sys.argv[1:]:
             golden(name, model, seed, P_FAMILIES, arch, keys)
+    for seed, (name, (model, arch, keys)) in enumerate(NEURAL.items(), start=60):
+        if not sys.argv[1:] or name in sys.argv[1:]:
+            golden(name, model, seed, P_NEURAL, arch, keys)

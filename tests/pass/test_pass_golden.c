@@ -9,10 +9,12 @@ static const char *const MODELS[] = {"llama_tied", "llama_untied", "gpt2", "gpt2
                                      "qwen3",
                                      /* these have golden.kv and a model.gguf */
                                      "olmo2", "gpt_neox", "phi3", "gemma2", "gemma3",
+                                     /* these also have golden.neurons */
+                                     "smollm3",
                                      /* no GGUF stores its window */ "mistral",
                                      /* layers with other heads, shared keys and values, inputs */
                                      "gemma4", "gemma4_dense"};
-enum { FAMILIES = 6, N_GGUF = 11, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
+enum { FAMILIES = 6, NEURAL = 11, N_GGUF = 12, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static double loss_of(golden *g, const kvf__prefix *prefix, int64_t start, bool gradient)
 {
@@ -130,6 +132,44 @@ START_TEST(keys_and_values_match)
 }
 END_TEST
 
+/* Virtual neurons beside the prefix: logits, and their gradient. */
+START_TEST(neurons_match)
+{
+    golden g;
+    golden_load(&g, MODELS[_i], KVF__F32);
+    const kvf__desc *d = kvf__model_desc(g.model);
+    const int64_t N = golden_view(&g, "neurons")->dim[2];
+    const kvf__neuron_shape shape = kvf__desc_neurons(d, N);
+    const kvf__pass_limits limits = {.rows = GOLDEN_ROWS,
+                                     .tokens = g.batch.n_tokens,
+                                     .row_len = 64,
+                                     .labels = g.batch.n_labels,
+                                     .P = g.prefix.P,
+                                     .neurons = N,
+                                     .backward = true};
+    int64_t n;
+    float *values = golden_values(&g, "neurons", NULL),
+          *want = golden_values(&g, "neuron_gradient", &n);
+    kvf__prefix grad = {0};
+
+    kvf__pass_free(g.pass);
+    ck_assert_msg(!kvf__pass_create(g.ctx, g.model, &limits, &g.pass), "%s", kvf_ctx_error(g.ctx));
+    ck_assert(!kvf__neurons_create(g.ctx, &g.prefix.neurons, &shape));
+    ck_assert_uint_eq(n, kvf__neurons_count(&g.prefix.neurons));
+    memcpy(g.prefix.neurons.w, values, (size_t)n * sizeof *values);
+    memset(g.prefix.neurons.layer_mask, 1, (size_t)d->L);
+    loss_of(&g, &g.prefix, g.prefix.P, true);
+    check_logits(&g, "neuron_logits");
+    ck_assert(!kvf__prefix_like(g.ctx, &grad, &g.prefix));
+    ck_assert_int_eq(kvf__pass_bwd(g.ctx, g.pass, &(kvf__grads){.prefix = &grad}), KVF_OK);
+    ck_assert_double_le(ck_rel_l2(grad.neurons.w, want, (size_t)n), 1e-5);
+    kvf__prefix_done(&grad);
+    free(values);
+    free(want);
+    golden_unload(&g);
+}
+END_TEST
+
 /* ---- the same models as GGUF ------------------------------------------------------------------
  */
 
@@ -220,11 +260,12 @@ START_TEST(gguf_of_qwen_is_the_same_model)
 END_TEST
 
 /* Written by the gguf package like llama.cpp's converter. Vectors are f32 there, with f16 values:
- * the same numbers. */
+ * the same numbers. A base file of it has a
+ * config.json that reads back as the same model. */
 START_TEST(gguf_is_the_same_model)
 {
     golden g;
-    char path[128];
+    char path[128], *config = NULL;
     kvf__weights file = {0};
     kvf__desc hf = golden_open(&g, MODELS[_i]), desc = {0};
 
@@ -232,6 +273,8 @@ START_TEST(gguf_is_the_same_model)
     ck_assert_msg(!kvf__gguf_open(g.ctx, ck_source(path), &file), "%s", kvf_ctx_error(g.ctx));
     ck_assert_msg(!kvf__desc_from_gguf(g.ctx, path, file.meta, &file.table, &desc), "%s",
                   kvf_ctx_error(g.ctx));
+    ck_assert_msg(!kvf__desc_to_hf(g.ctx, path, &desc, &config), "%s", kvf_ctx_error(g.ctx));
+    kvf__free(config);
     golden_pack(&g, &desc, &file.table, KVF__F32);
     loss_of(&g, &g.prefix, g.prefix.P, false);
     check_logits(&g, "logits");
@@ -273,6 +316,7 @@ int main(void)
     tcase_add_loop_test(cases, logits_and_losses_match, 0, N_MODELS);
     tcase_add_loop_test(cases, gradient_matches, 0, N_MODELS);
     tcase_add_loop_test(cases, keys_and_values_match, FAMILIES, N_MODELS);
+    tcase_add_loop_test(cases, neurons_match, NEURAL, N_GGUF);
     tcase_add_loop_test(cases, gguf_of_qwen_is_the_same_model, 0, 2);
     tcase_add_loop_test(cases, gguf_is_the_same_model, FAMILIES, N_GGUF);
     tcase_add_test(cases, text_model_is_found_inside_another);
