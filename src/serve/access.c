@@ -145,7 +145,9 @@ static kvf_status add_tenant(kvf_ctx *ctx, const char *path, kvf__tenants *out, 
 static kvf_status add_lines(kvf_ctx *ctx, const char *path, const kvf__buf *text, kvf__tenants *out)
 {
     const char *line = NULL;
-    size_t at = 0, n = 0, lines = 0;
+    const size_t mark = text->n > 2 && !memcmp(text->data, "\xEF\xBB\xBF", 3) ? 3
+                                                                              : 0; /* of order */
+    size_t at = mark, n = 0, lines = 0;
     kvf__map line_of = {0};
     kvf_status st = KVF_OK;
     while (kvf__next_line(text->data, text->n, &at, &line, &n))
@@ -154,7 +156,7 @@ static kvf_status add_lines(kvf_ctx *ctx, const char *path, const kvf__buf *text
         return kvf__fail(ctx, KVF_EFORMAT, "%s: %zu lines with a token, want 1 to %d", path, lines,
                          MOST_TENANTS);
     KVF_TRY(kvf__alloc_array(ctx, lines, sizeof *out->item, &out->item));
-    at = 0;
+    at = mark;
     for (int64_t i = 1; !st && kvf__next_line(text->data, text->n, &at, &line, &n); i++)
         if (!kvf__is_blank_line(line, n))
             st = add_tenant(ctx, path, out, &line_of, i, line, line + n);

@@ -490,11 +490,14 @@ bool kvf__prefix_cache_use(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *n
 static const char *find_root(const kvf__prefix_cache *cache, const char *path, char real[PATH_MAX])
 {
     char joined[PATH_MAX];
+    struct stat st;
     for (size_t i = 0; i < cache->options->n_prefix_dirs; i++) {
         const char *root = cache->roots[i];
         const int n = snprintf(joined, sizeof joined, "%s%s%s", *path == '/' ? "" : root,
                                *path == '/' ? "" : "/", path);
-        if (n < PATH_MAX && realpath(joined, real) && kvf__dir_is_below(root, real)) return root;
+        if (n < PATH_MAX && realpath(joined, real) && kvf__dir_is_below(root, real) &&
+            !stat(real, &st) && S_ISREG(st.st_mode))
+            return root;
     }
     return NULL;
 }

@@ -34,7 +34,7 @@ static void open_tenants(void)
     folders[0] = folder;
     s.options.prefix_dirs = folders;
     s.options.n_prefix_dirs = 1;
-    write_tokens("root\n\n  alice a/* bare\nbob b two\t[ab] \r\n");
+    write_tokens("\xEF\xBB\xBFroot\n\n  alice a/* bare\nbob b two\t[ab] \r\n");
 }
 
 /* Sends a request with a key; returns the status. */
@@ -150,7 +150,10 @@ START_TEST(names_change_at_run_time)
         ck_assert_msg(control("root", "load", "evil", outside[i]) == 404, "%s: %s", outside[i],
                       text);
     ck_assert_int_eq(control("root", "load", "evil", s.path[0]), 404);
-    ck_assert_int_eq(control("root", "load", "evil", "a"), 500); /* a folder */
+    ck_assert_int_eq(control("root", "load", "evil", "a"), 404); /* a folder */
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    ck_assert_int_eq(mkfifo(path, 0644), 0);
+    ck_assert_int_eq(control("root", "load", "evil", "pipe"), 404);
     ck_assert_int_eq(control("root", "load", "evil", "bad.h5"), 500);
     ck_assert_int_eq(complete_as("root", "evil"), 404);
     ck_assert_int_eq(control("root", "load", "a\\u0001", "b.h5"), 400);
