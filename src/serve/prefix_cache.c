@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 enum { MOST_NAME = 64, TRIM_EVERY = 16 };
-/* MISS: age of a pass that an unknown name repeats. FRESH: steps of the clock of file systems. */
-static const double LOOK_SECONDS = 0.5, MISS_SECONDS = 0.25, FRESH_SECONDS = 0.05;
+static const double LOOK_SECONDS = 0.5, FRESH_SECONDS = 0.05; /* FRESH: steps of the clock of file
+                                                                 systems */
 
 /* ---- references ------------------------------------------------------------------------------ */
 
@@ -467,14 +467,26 @@ static bool bring(kvf_ctx *ctx, kvf__prefix_cache *cache, kvf__cached_prefix *en
     return fine;
 }
 
+/* Adds the name of a file that no pass has found yet; NULL: there is none. */
+static kvf__cached_prefix *find_file(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name)
+{
+    const pass p = {ctx, cache, cache->n};
+    for (size_t i = 0; i < cache->options->n_prefix_dirs; i++) {
+        char path[PATH_MAX];
+        if (!kvf__dir_has(cache->roots[i], name) || cache->n >= KVF__MOST_MODELS) continue;
+        snprintf(path, sizeof path, "%s/%s.h5", cache->roots[i], name);
+        if (add_name(&p, cache->roots[i], name, path)) return NULL;
+        index_names(&p, false);
+        return find(cache, name);
+    }
+    return NULL;
+}
+
 bool kvf__prefix_cache_use(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name,
                            kvf__prefix_ref **out, size_t *wait, kvf__problem *problem)
 {
     kvf__cached_prefix *entry = name ? find(cache, name) : cache->entries[cache->n_fixed - 1];
-    if (!entry) {
-        kvf__prefix_cache_look(ctx, cache, MISS_SECONDS);
-        entry = find(cache, name);
-    }
+    if (!entry) entry = find_file(ctx, cache, name);
     if (!entry || entry->hidden) return kvf__problem_no_model(problem, name);
     if (entry->root && !bring(ctx, cache, entry, wait, problem)) return false;
     entry->used = ++cache->used;

@@ -130,6 +130,24 @@ void kvf__dir_pass(kvf__dir_walk *walk, const char *root)
     walk_folder(walk, &at, open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
 }
 
+bool kvf__dir_has(const char *root, const char *name)
+{
+    char path[PATH_MAX], real[PATH_MAX];
+    struct stat info;
+    place at = {.root = root};
+    int depth = 0;
+    if (!kvf__dir_is_name(name)) return false;
+    for (const char *c = name; *c; c++)
+        depth += *c == '/';
+    snprintf(at.path, sizeof at.path, "%s%s", name, ENDING);
+    if (*at.path == '.' || strstr(at.path, "/.")) return false;
+    const int n = snprintf(path, sizeof path, "%s/%s", root, at.path);
+    if (depth > DEPTH || n >= (int)sizeof path || lstat(path, &info)) return false;
+    if (S_ISLNK(info.st_mode) ? !link_stays(&at) : !S_ISREG(info.st_mode)) return false;
+    *strrchr(path, '/') = 0; /* a folder, reached without links and by its only spelling */
+    return realpath(path, real) && !strcmp(path, real);
+}
+
 /* Checks an open file. */
 static kvf_status check_file(kvf_ctx *ctx, const char *root, int fd)
 {

@@ -19,6 +19,8 @@ typedef struct kvf__dir_walk {
  * ".h5". Files are not opened. Hidden files and linked folders are skipped. */
 void kvf__dir_pass(kvf__dir_walk *walk, const char *root);
 bool kvf__dir_is_name(const char *name);
+/* Returns whether such a pass would find this name now. */
+bool kvf__dir_has(const char *root, const char *name);
 /* Returns whether a real path is below a folder's real path. */
 bool kvf__dir_is_below(const char *root, const char *path);
 /* Counts a file that cannot be served under its name. */

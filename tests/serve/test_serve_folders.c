@@ -135,8 +135,7 @@ START_TEST(changes_are_noticed)
     serve_start(&s);
     answers_as("a", file_of("a"));
     put_prefix(&s, file_of("c"), 7, 23);
-    becomes_status("c", 200);
-    answers_as("c", file_of("c"));
+    answers_as("c", file_of("c"));     /* by the first request */
     for (uint64_t i = 0; i < 5; i++) { /* of one size, within a step of the clock */
         put_prefix(&s, file_of("a"), 4, 30 + i);
         answers_as("a", file_of("a"));
@@ -164,8 +163,33 @@ START_TEST(changes_are_noticed)
     for (const double until = kvf__clock() + 10; is_listed("a"); usleep(20000))
         ck_assert(kvf__clock() < until);
     put_prefix(&s, path, 4, 41);
-    becomes_status("a", 200);
     answers_as("a", path);
+    serve_end(&s);
+}
+END_TEST
+
+/* Names that no pass would find, asked for before one has run. */
+START_TEST(other_spellings_are_no_names)
+{
+    static const char *const names[] = {".b",     "a/.b", "a/../c", "a//b", "./c",  "/c",    "c/",
+                                        "link/b", "out",  "pipe",   "a",    "c.h5", "../one"};
+    char path[700];
+    serve_start(&s);
+    ck_assert_int_eq(complete("nothing", "a", 1), 404);
+    snprintf(path, sizeof path, "%s/a", folder);
+    ck_assert_int_eq(mkdir(path, 0755), 0);
+    ck_assert_int_eq(symlink("a", strcat(strcpy(path, folder), "/link")), 0);
+    put_prefix(&s, file_of(".b"), 4, 1);
+    put_prefix(&s, file_of("a/.b"), 4, 2);
+    put_prefix(&s, file_of("a/b"), 4, 3);
+    put_prefix(&s, file_of("c"), 4, 4);
+    ck_assert_int_eq(symlink(s.path[0], file_of("out")), 0);
+    ck_assert_int_eq(symlink("c.h5", file_of("in")), 0);
+    ck_assert_int_eq(mkfifo(file_of("pipe"), 0644), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        ck_assert_msg(complete(names[i], "a", 1) == 404, "%s: %s", names[i], text);
+    ck_assert_int_eq(complete("in", "a", 1), 200);
+    answers_as("a/b", file_of("a/b"));
     serve_end(&s);
 }
 END_TEST
@@ -410,6 +434,7 @@ int main(void)
     tcase_add_test(tc, names_come_from_paths);
     tcase_add_test(tc, folders_are_checked_at_the_start);
     tcase_add_test(tc, changes_are_noticed);
+    tcase_add_test(tc, other_spellings_are_no_names);
     tcase_add_test(tc, replaced_under_load);
     tcase_add_test(tc, written_in_place_under_load);
     tcase_add_test(tc, memory_is_bounded);
