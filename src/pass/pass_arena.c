@@ -206,6 +206,7 @@ static void lay_adapters(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 static void lay_neurons(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
     const int64_t C = pass->model->desc.C, N = pass->limits.neurons;
+    const int64_t gradients = pass->model->desc.block.gated ? 3 : 1;
     kvf__pass_neurons *neurons = &pass->neurons;
 
     if (!N) return;
@@ -215,8 +216,7 @@ static void lay_neurons(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     if (!s->neurons) return;
     neurons->dkeys = kvf__carve(carve, N, C, sizeof(float));
     neurons->sums = kvf__carve(carve, N, 1, sizeof(double));
-    neurons->dg = kvf__carve(carve, 3 * s->R, N, sizeof(float));
-    if (!s->f32) neurons->d = kvf__carve(carve, s->R, C, sizeof(float));
+    neurons->dg = kvf__carve(carve, gradients * s->R, N, sizeof(float));
 }
 
 static void lay_head(kvf__pass *pass, kvf__carver *carve, const sizes *s)

@@ -209,7 +209,7 @@ static kvf_status input_gradient(kvf_ctx *ctx, kvf__pass *pass, const part *p,
     const kvf__model *m = pass->model;
     const int64_t C = m->desc.C;
     const bool f32 = m->act == KVF__F32;
-    float *d = f32 ? (float *)pass->bwd.dxhat + p->first * C : pass->neurons.d;
+    float *d = f32 ? (float *)pass->bwd.dxhat + p->first * C : pass->neurons.src;
     const float *const keys[] = {p->own.key, p->own.up};
 
     for (int i = 0; i < p->keys; i++)

@@ -19,9 +19,8 @@ typedef struct kvf__pass_neurons {
     float *bias;  /* [2 N] the biases, with a folded norm's beta */
     float *dkeys; /* [N, C] */
     double *sums; /* [N] */
-    float *dg;    /* [3, Rx, N] gradients of g, and of the products with the keys */
-    float *src;   /* [Rx, C] f32 copy of the products' input; NULL for f32 */
-    float *d;     /* [Rx, C] gradient of that input; NULL for f32 */
+    float *dg;    /* [3, Rx, N] gradients of g and of both keys' products; [Rx, N] without gate */
+    float *src;   /* [Rx, C] f32 copy of the products' input, then its gradient; NULL for f32 */
 } kvf__pass_neurons;
 
 /* True if layer l has neurons for any row. */

@@ -183,6 +183,7 @@ static kvf_status copy_neurons(const kvf__run *run, const uint8_t *layer_mask, i
         }
         KVF_TRY(kvf__model_neurons(run->ctx, run->base->model, &run->base->slots, l, rows, N, &at));
     }
+    kvf__weights_forget(&run->base->weights);
     return KVF_OK;
 }
 
