@@ -61,13 +61,15 @@ const kvf__arch *kvf__arch_by_class(const char *class_name)
     return arch;
 }
 
-const kvf__arch *kvf__arch_by_gguf(const char *architecture)
+const kvf__arch *kvf__arch_by_gguf(const char *architecture, bool local)
 {
-    const kvf__arch *arch;
+    const kvf__arch *arch, *found = NULL;
 
     for (size_t i = 0; (arch = arch_at(i)) != NULL; i++)
-        if (arch->gguf && !strcmp(arch->gguf, architecture)) break;
-    return arch;
+        if (arch->gguf && !strcmp(arch->gguf, architecture) &&
+            (!found || arch->gguf_local == local))
+            found = arch;
+    return found;
 }
 
 const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf)
@@ -77,7 +79,7 @@ const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf)
 
     buf[0] = 0;
     for (size_t i = 0; (arch = arch_at(i)) != NULL && at < KVF__ARCH_LIST_BYTES; i++) {
-        const char *name = gguf ? arch->gguf : arch->name;
+        const char *name = !gguf ? arch->name : arch->gguf_local ? NULL : arch->gguf;
         if (name)
             at += (size_t)snprintf(buf + at, KVF__ARCH_LIST_BYTES - at, "%s%s", at ? ", " : "",
                                    name);

@@ -153,6 +153,7 @@ typedef struct kvf__arch {
                            is; NULL: none */
     const char *class_stem; /* beginning of its class names, for configs without model_type */
     const char *gguf;       /* general.architecture, NULL: read from Hugging Face files only */
+    bool gguf_local;        /* the row of that name for files with a sliding window */
     const char *prefix;     /* prefix of the base model's tensors */
     const kvf__config_keys *keys;
     const kvf__weight *weights;
@@ -199,7 +200,7 @@ extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, k
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_inside(const char *model_type);
 const kvf__arch *kvf__arch_by_class(const char *class_name);
-const kvf__arch *kvf__arch_by_gguf(const char *architecture);
+const kvf__arch *kvf__arch_by_gguf(const char *architecture, bool local);
 /* Writes "llama, mistral, gpt2, ..." to buf, for messages; returns buf. */
 enum { KVF__ARCH_LIST_BYTES = 320 };
 const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf);

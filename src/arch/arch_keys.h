@@ -51,6 +51,7 @@ typedef struct kvf__config_keys {
         bool two_sided;                /* the key is the total width of both sides */
         const char *first;             /* key of the first local layer; NULL: none */
         const char *theta; /* rope base of local layers, default 10000; NULL: none of their own */
+        bool unscaled;     /* else they have the rope of all layers, here without its scaling */
     } local;
     struct {               /* layers without rope */
         const char *list;  /* 0 for such a layer, else 1; NULL: all layers have rope */

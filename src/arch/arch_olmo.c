@@ -1,5 +1,6 @@
-/* OLMo 2 (modeling_olmo2.py): Llama's weights, but norms apply to the output of each half, and
- * queries and keys have one norm over all their heads. GGUF names are those of llama.cpp's
+/* OLMo 2 and 3 (modeling_olmo2.py, modeling_olmo3.py): Llama's weights, but norms apply to the
+ * output of each half, and queries and keys have one norm over all their heads. OLMo 3 has local
+ * layers, whose rope is not scaled; a GGUF calls it olmo2 too. GGUF names are those of llama.cpp's
  * converter (gguf-py, constants.py), which does not permute q and k. */
 #include "arch.h"
 
@@ -26,35 +27,38 @@ static const kvf__weight olmo2_weights[] = {
 static const char *const olmo2_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
                                             "rotary_emb.inv_freq", NULL};
 
-static const kvf__config_keys olmo2_keys = {
-    KVF__USUAL_SIZES,
-    .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},
-    .head_dim = {{"head_dim"}, KVF__DERIVED},
-    .positions = {{"max_position_embeddings"}, 2048},
-    .eps = "rms_norm_eps",
-    .eps_otherwise = 1e-5,
-    .act = "hidden_act",
-    .attention_dropout.name = "attention_dropout",
-    .attention_bias = "attention_bias",
+#define OLMO_KEYS                                                                                  \
+    KVF__USUAL_SIZES, .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},                         \
+                      .head_dim = {{"head_dim"}, KVF__DERIVED},                                    \
+                      .positions = {{"max_position_embeddings"}, 2048}, .eps = "rms_norm_eps",     \
+                      .eps_otherwise = 1e-5, .act = "hidden_act",                                  \
+                      .attention_dropout.name = "attention_dropout",                               \
+                      .attention_bias = "attention_bias"
+
+static const kvf__config_keys olmo2_keys = {OLMO_KEYS};
+
+static const kvf__config_keys olmo3_keys = {
+    OLMO_KEYS,
+    .sliding_window = {{"sliding_window"}, 4096},
+    .local = {.global_every = 4, .unscaled = true},
+    .theta_otherwise = 5e5,
 };
 
+/* Values that do not depend on the row. */
+#define OLMO_ROW                                                                                   \
+    .heads = "scored", .gguf = "olmo2", .prefix = "model.", KVF__WEIGHTS(olmo2_weights),           \
+    .buffers = olmo2_buffers, .block.norm = KVF__RMSNORM, .block.qk_norm = KVF__QK_WHOLE,          \
+    .block.act = KVF__SILU, .act_name = "silu", .block.gated = true, .block.causal = true,         \
+    .positions = KVF__POS_ROPE
+
 static const kvf__arch rows[] = {
+    {.name = "olmo2", .class_stem = "Olmo2", OLMO_ROW, .keys = &olmo2_keys},
     {
-        .name = "olmo2",
-        .class_stem = "Olmo2",
-        .heads = "scored",
-        .gguf = "olmo2",
-        .prefix = "model.",
-        .keys = &olmo2_keys,
-        KVF__WEIGHTS(olmo2_weights),
-        .buffers = olmo2_buffers,
-        .block.norm = KVF__RMSNORM,
-        .block.qk_norm = KVF__QK_WHOLE,
-        .block.act = KVF__SILU,
-        .act_name = "silu",
-        .block.gated = true,
-        .block.causal = true,
-        .positions = KVF__POS_ROPE,
+        .name = "olmo3",
+        .class_stem = "Olmo3",
+        OLMO_ROW,
+        .keys = &olmo3_keys,
+        .gguf_local = true,
     },
 };
 

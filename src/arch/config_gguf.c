@@ -127,12 +127,13 @@ static kvf_status read_rope(const kvf__config *c, kvf__desc *desc)
     const kvf__config_keys *keys = desc->arch->keys;
 
     rope->attention_factor = 1;
-    if (keys->local.theta)
-        KVF_TRY(
-            kvf__config_real(c, c->root, "rope.freq_base_swa", 10000, &desc->position.local_theta));
     KVF_TRY(kvf__config_real(c, c->root, "rope.freq_base",
                              keys->theta_otherwise > 0 ? keys->theta_otherwise : 10000,
                              &rope->theta));
+    if (keys->local.theta || keys->local.unscaled)
+        KVF_TRY(kvf__config_real(c, c->root, "rope.freq_base_swa",
+                                 keys->local.theta ? 10000 : rope->theta,
+                                 &desc->position.local_theta));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scale_linear", 1, &legacy));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.factor", legacy, &rope->factor));
     const char *type = value ? kvf_json_str(value, NULL) : rope->factor != 1 ? "linear" : "none";
@@ -215,16 +216,30 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
                      (double)desc->factors.score_cap, (double)desc->factors.logit_cap);
 }
 
-/* Applies the family's rules; a file may override the period of global layers. */
+/* Reads whether each layer is local. */
+static kvf_status read_pattern(const kvf__config *c, const char *name, const kvf_json *list,
+                               kvf__desc *desc)
+{
+    if ((int64_t)kvf_json_size(list) < desc->L)
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s has %zu layers, expected %lld", c->where,
+                         name, kvf_json_size(list), (long long)desc->L);
+    for (int64_t l = 0; l < desc->L && l < KVF__MOST_LAYERS; l++)
+        if (!kvf_json_bool(kvf_json_at(list, (size_t)l), true))
+            kvf__layers_mark(desc->position.global, l);
+    return KVF_OK;
+}
+
+/* Applies the family's rules; a file may override the period of global layers, or list them. */
 static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
 {
     char full[KVF__NAME_BYTES];
     const kvf_json *value = find(c, "attention.sliding_window_pattern", full);
     int64_t every = desc->arch->keys->local.global_every;
 
-    if (value && desc->arch->keys->local.pattern)
-        KVF_TRY(kvf__config_count(c, full, value, &every));
-    kvf__config_local(desc, every, 0);
+    const bool listed = every && kvf_json_typeof(value) == KVF_JSON_ARRAY;
+    if (listed) KVF_TRY(read_pattern(c, full, value, desc));
+    if (value && every && !listed) KVF_TRY(kvf__config_count(c, full, value, &every));
+    if (!listed) kvf__config_local(desc, every, 0);
     kvf__config_no_rope(desc, desc->arch->keys->no_rope.n); /* llama.cpp has no key for it */
     return KVF_OK;
 }
@@ -277,7 +292,9 @@ kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *
 {
     const char *name = kvf_json_str(kvf_json_get(root, "general.architecture"), NULL);
     const kvf__config c = {ctx, where, root, name};
-    const kvf__arch *arch = name ? kvf__arch_by_gguf(name) : NULL;
+    char key[KVF__NAME_BYTES];
+    const bool local = name && find(&c, "attention.sliding_window", key);
+    const kvf__arch *arch = name ? kvf__arch_by_gguf(name, local) : NULL;
     kvf__desc desc = {.gguf = true};
     char list[KVF__ARCH_LIST_BYTES];
 

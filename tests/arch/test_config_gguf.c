@@ -137,6 +137,42 @@ START_TEST(rope_scaling)
 }
 END_TEST
 
+/* A file of architecture olmo2 with a window is OLMo 3. */
+START_TEST(windows_by_layer)
+{
+    static const char META_3[] =
+        "{\"general.architecture\":\"olmo2\",\"olmo2.block_count\":4,\"olmo2.vocab_size\":9,"
+        "\"olmo2.context_length\":64,\"olmo2.embedding_length\":16,\"olmo2.feed_forward_length\":8,"
+        "\"olmo2.attention.head_count\":2,\"olmo2.attention.layer_norm_rms_epsilon\":1e-6}";
+    static const struct {
+        const char *pattern, *global; /* of the layers */
+    } rows[] = {{NULL, "0001"}, {"2", "0101"}, {"[true,false,true,true]", "0100"}};
+    static const kvf__table none;
+    kvf__desc d = {0};
+
+    kvf_json *root = parse(META_3);
+    ck_assert_int_eq(kvf__desc_from_gguf(ctx, "m.gguf", root, &none, &d), KVF_OK);
+    ck_assert_str_eq(d.arch_name, "olmo2");
+    kvf__desc_done(&d);
+    kvf_json_set(root, "olmo2.attention.sliding_window", kvf_json_new_int(7));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].pattern)
+            kvf_json_set(root, "olmo2.attention.sliding_window_pattern", parse(rows[i].pattern));
+        ck_assert_int_eq(kvf__desc_from_gguf(ctx, "m.gguf", root, &none, &d), KVF_OK);
+        ck_assert_str_eq(d.arch_name, "olmo3");
+        for (int64_t l = 0; l < d.L; l++)
+            ck_assert_int_eq(kvf__positions_window(&d.position, l),
+                             rows[i].global[l] == '1' ? 0 : 7);
+        kvf__desc_done(&d);
+    }
+    kvf_json_set(root, "olmo2.attention.sliding_window_pattern", parse("[true]"));
+    ck_assert_int_eq(kvf__desc_from_gguf(ctx, "m.gguf", root, &none, &d), KVF_EFORMAT);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "m.gguf: olmo2.attention.sliding_window_pattern has 1 "
+                                         "layers, expected 4");
+    kvf_json_free(root);
+}
+END_TEST
+
 static const struct refusal {
     const char *key, *value;
     kvf_status status;
@@ -180,6 +216,7 @@ int main(void)
     tcase_add_test(core, numbers);
     tcase_add_test(core, the_tensors_are_read);
     tcase_add_test(core, rope_scaling);
+    tcase_add_test(core, windows_by_layer);
     suite_add_tcase(suite, core);
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_add_loop_test(errors, refused, 0, N_REFUSALS);

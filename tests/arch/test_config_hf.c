@@ -218,6 +218,12 @@ END_TEST
 #define SMOLLM3                                                                                    \
     "{\"model_type\":\"smollm3\",\"hidden_size\":64,\"intermediate_size\":128,"                    \
     "\"num_hidden_layers\":5,\"num_attention_heads\":4,\"vocab_size\":100}"
+/* with the keys of the published files */
+#define OLMO3                                                                                      \
+    "{\"model_type\":\"olmo3\",\"hidden_size\":64,\"intermediate_size\":128,"                      \
+    "\"num_hidden_layers\":8,\"num_attention_heads\":4,\"vocab_size\":100,\"rope_theta\":500000,"  \
+    "\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8.0,"   \
+    "\"attention_factor\":1.25,\"original_max_position_embeddings\":8192}}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
 /* The base config with one key set; key NULL: unchanged. */
@@ -308,6 +314,24 @@ START_TEST(layers_without_rope)
             ck_assert_int_eq(kvf__desc_layer(&d, l).R, rows[i].rotated[l] == '1' ? 16 : 0);
         kvf__desc_done(&d);
     }
+}
+END_TEST
+
+/* Every fourth layer is global, and only its rope is scaled. */
+START_TEST(layers_of_olmo_3_differ)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe(OLMO3, NULL, NULL, &d), KVF_OK);
+    for (int64_t l = 0; l < d.L; l++)
+        ck_assert_int_eq(kvf__positions_window(&d.position, l), l % 4 == 3 ? 0 : 4096);
+    ck_assert(d.position.rope.theta == 5e5 && d.position.local_theta == 5e5);
+    ck_assert(d.position.rope.kind == KVF__ROPE_YARN && d.position.scale == 1.25f);
+    ck_assert(d.position.local_inv_freq[7] > d.position.inv_freq[7]);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(OLMO3, "rope_theta", "700", &d), KVF_OK);
+    ck_assert(d.position.rope.theta == 700 && d.position.local_theta == 700);
+    kvf__desc_done(&d);
 }
 END_TEST
 
@@ -549,6 +573,7 @@ static const struct refusal {
      "per_layer_config.5 is {\"hidden_size\":32}, expected only numbers of key/value heads"},
     {GEMMA4, "vocab_size_per_layer_input", "99", KVF_EUNSUPPORTED,
      "vocab_size_per_layer_input is 99, expected the vocabulary's 100"},
+    {OLMO3, "layer_types", "[\"full_attention\"]", KVF_EFORMAT, "layer_types has 1 layers"},
     {SMOLLM3, "no_rope_layers", "[1,1,1,0]", KVF_EFORMAT,
      "no_rope_layers has 4 layers, expected 5"},
     {SMOLLM3, "no_rope_layer_interval", "0", KVF_EFORMAT, "no_rope_layer_interval is 0, expected"},
@@ -603,6 +628,7 @@ int main(void)
     tcase_add_test(tc, token_ids);
     tcase_add_test(tc, window_with_a_switch);
     tcase_add_test(tc, layers_without_rope);
+    tcase_add_test(tc, layers_of_olmo_3_differ);
     tcase_add_test(tc, two_sided_windows);
     tcase_add_test(tc, class_name_stands_in_for_model_type);
     tcase_add_test(tc, aliases_of_gpt2);

@@ -30,7 +30,7 @@ import transformers
 from safetensors.torch import save_file
 from saved_tensors import saved_tensors
 from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
+                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
                           SmolLM3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -61,6 +61,7 @@ GEMMA4 = {k: v for k, v in GEMMA.items() if k not in ("num_hidden_layers", "quer
     global_head_dim=16, vocab_size_per_layer_input=40, final_logit_softcapping=3.0, max_position_embeddings=64,
     rope_parameters={"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 5000.0},
                      "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})
+YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=32)
 TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 GEMMA_KEYS = {"attention.key_length": 8, "attention.value_length": 8, "attention.sliding_window": 8}
 FAMILIES = {
@@ -98,6 +99,11 @@ FAMILIES = {
 NEURAL = {
     "smollm3": (SmolLM3ForCausalLM(SmolLM3Config(**SMALL | TOKENS | dict(num_hidden_layers=5), rope_parameters={
         "rope_type": "default", "rope_theta": 500.0})), "smollm3", {"rope.freq_base": 500.0, "rope.dimension_count": 4}),
+    # three local layers, then a global one, whose rope alone is scaled
+    "olmo3": (Olmo3ForCausalLM(Olmo3Config(**SMALL | TOKENS | dict(num_hidden_layers=4, sliding_window=8, max_position_embeddings=128), rope_parameters={
+        "full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}})),
+        "olmo2", {"attention.sliding_window": 8, "attention.sliding_window_pattern": [True, True, True, False], "rope.freq_base": 500.0,
+                  "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 32}),
 }
 PERMUTED = ("smollm3",)
 

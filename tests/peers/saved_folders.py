@@ -24,6 +24,7 @@ BART = dict(vocab_size=len(WORDS), d_model=16, encoder_layers=2, decoder_layers=
 FAMILIES = {  # stem of the classes: configuration
     "Llama": tf.LlamaConfig(**USUAL, num_key_value_heads=1), "Mistral": tf.MistralConfig(**GROUPED), "Qwen2": tf.Qwen2Config(**USUAL, num_key_value_heads=1),
     "Qwen3": tf.Qwen3Config(**GROUPED), "Phi3": tf.Phi3Config(**USUAL), "Olmo2": tf.Olmo2Config(**USUAL), "SmolLM3": tf.SmolLM3Config(**USUAL | dict(num_hidden_layers=4), num_key_value_heads=1),
+    "Olmo3": tf.Olmo3Config(**USUAL | dict(num_hidden_layers=4, sliding_window=4)),
     "Gemma2": tf.Gemma2Config(**GROUPED),
     "Gemma3": tf.Gemma3TextConfig(**GROUPED), "Gemma3Text": tf.Gemma3TextConfig(**GROUPED), "GPT2": tf.GPT2Config(**GPT),
     "OpenAIGPT": tf.OpenAIGPTConfig(**GPT), "GPTNeoX": tf.GPTNeoXConfig(**USUAL), "Bert": tf.BertConfig(**USUAL),
@@ -34,7 +35,7 @@ FAMILIES = {  # stem of the classes: configuration
                                     norm_rel_ebd="layer_norm", position_buckets=8),
     "T5": tf.T5Config(**T5), "Bart": tf.BartConfig(**BART),
 }
-CAUSAL = ("Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Olmo2", "SmolLM3", "Gemma2", "Gemma3", "Gemma3Text", "GPT2", "OpenAIGPT", "GPTNeoX")
+CAUSAL = ("Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Olmo2", "SmolLM3", "Olmo3", "Gemma2", "Gemma3", "Gemma3Text", "GPT2", "OpenAIGPT", "GPTNeoX")
 TWO_STACKS = ("T5", "Bart")
 ENCODERS = ("Bert", "Roberta", "XLMRoberta", "Electra", "DistilBert", "NomicBert", "ModernBert", "DebertaV2")
 LM, HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration"), {
