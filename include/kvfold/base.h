@@ -103,12 +103,19 @@ typedef struct kvf_ctx_options {
      * process reports an error. NULL: HDF5 reads files in this process, after checks of their
      * bytes; use it for trusted files only. The command sets itself. */
     const char *check_program;
-    uint64_t reserved[4];
+    /* Allocator of this context and its objects: weights, keys and values, gradients, files that
+     * are read. alloc returns memory aligned as malloc's, or NULL; release frees it. Threads that
+     * use the context or free its objects call them. Both NULL: malloc and free. Not from them come
+     * mapped files, and memory inside oneDNN, HDF5 and OpenMP, which take no allocator. */
+    void *(*alloc)(void *memory_user, size_t bytes);
+    void (*release)(void *memory_user, void *memory);
+    void *memory_user;
+    uint64_t reserved[1];
 } kvf_ctx_options;
 
-/* Creates a context. options may be NULL. ENOMEM; EUSAGE: threads < 0 or > 1024, or an unknown
- * level in KVF_CPU. On failure no context holds the error line, so options->log gets it as a
- * warning. */
+/* Creates a context. options may be NULL. ENOMEM; EUSAGE: threads < 0 or > 1024, one of alloc
+ * and release without the other, or an unknown level in KVF_CPU. On failure no context holds the
+ * error line, so options->log gets it as a warning. */
 kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out);
 void kvf_ctx_free(kvf_ctx *ctx); /* ctx may be NULL. */
 

@@ -30,7 +30,8 @@ class Struct(ctypes.Structure):
 
 
 class kvf_ctx_options(Struct):
-    _fields_ = [("threads", ENUM), ("log", LOG), ("log_user", POINTER_TO), ("check_program", TEXT), ("reserved", UINT * 4)]
+    _fields_ = [("threads", ENUM), ("log", LOG), ("log_user", POINTER_TO), ("check_program", TEXT),
+                ("alloc", POINTER_TO), ("release", POINTER_TO), ("memory_user", POINTER_TO), ("reserved", UINT * 1)]
 
 
 class kvf_base_options(Struct):

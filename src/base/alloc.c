@@ -1,8 +1,8 @@
 /* Memory: zeroed, aligned for the widest vector loads, counted, and failing on demand.
  *
  * Blocks come from posix_memalign, because aligned_alloc needs a size that is a multiple of the
- * alignment. With the exact size AddressSanitizer detects the first byte past the end. No header is
- * stored next to a block, so kvf__free() is free() and needs no context. */
+ * alignment. With the exact size AddressSanitizer detects the first byte past the end. Before each
+ * block is a header with its allocator, so kvf__free() needs no context. */
 #include "ctx_int.h"
 
 #ifdef __GLIBC__
@@ -47,6 +47,33 @@ static void ask_for_large_pages(void *block, size_t size)
         madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
+typedef struct header {
+    void *start;                               /* of the allocated memory */
+    void (*release)(void *user, void *memory); /* NULL: free */
+    void *user;
+} header;
+
+/* Allocates a block behind its header; NULL: no memory. */
+static void *alloc_behind_header(kvf_ctx *ctx, size_t size)
+{
+    header made = {0};
+    char *block;
+
+    if (ctx && ctx->alloc) {
+        made = (header){ctx->alloc(ctx->memory_user, size + 2 * ALIGNMENT), ctx->release,
+                        ctx->memory_user};
+        if (!made.start) return NULL;
+        block = (char *)made.start + ALIGNMENT;
+        block += (ALIGNMENT - (uintptr_t)block % ALIGNMENT) % ALIGNMENT;
+    } else {
+        if (posix_memalign(&made.start, ALIGNMENT, size + ALIGNMENT)) return NULL;
+        block = (char *)made.start + ALIGNMENT;
+        ask_for_large_pages(block, size);
+    }
+    memcpy(block - sizeof made, &made, sizeof made);
+    return block;
+}
+
 /* Allocates a block with undefined contents; NULL after reporting. */
 static void *alloc_block(kvf_ctx *ctx, size_t bytes)
 {
@@ -60,11 +87,12 @@ static void *alloc_block(kvf_ctx *ctx, size_t bytes)
                   whose, (long long)capacity);
         return NULL;
     }
-    if (fails_now(ctx) || size > PTRDIFF_MAX || posix_memalign(&block, ALIGNMENT, size)) {
+    if (!fails_now(ctx) && size <= PTRDIFF_MAX - 2 * ALIGNMENT)
+        block = alloc_behind_header(ctx, size);
+    if (!block) {
         kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot get %zu bytes", bytes);
         return NULL;
     }
-    ask_for_large_pages(block, size);
     if (ctx) ctx->allocations++;
     return block;
 }
@@ -102,14 +130,21 @@ kvf_status kvf__grow(kvf_ctx *ctx, void *inout, size_t old_bytes, size_t new_byt
     void *block = alloc_block(ctx, new_bytes);
     if (!block) return KVF_ENOMEM;
     if (old && old_bytes) memcpy(block, old, old_bytes);
-    free(old);
+    kvf__free(old);
     store_pointer(inout, block);
     return KVF_OK;
 }
 
 void kvf__free(void *memory)
 {
-    free(memory);
+    header of;
+
+    if (!memory) return;
+    memcpy(&of, (char *)memory - sizeof of, sizeof of);
+    if (of.release)
+        of.release(of.user, of.start);
+    else
+        free(of.start);
 }
 
 void kvf__free_kept(void)

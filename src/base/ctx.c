@@ -36,6 +36,10 @@ static kvf_status check_options(const kvf_ctx_options *options)
                  options->threads, MAX_THREADS);
         return KVF_EUSAGE;
     }
+    if (!options->alloc != !options->release) {
+        kvf__log(&log_only, KVF_LOG_WARN, "alloc and release are needed together");
+        return KVF_EUSAGE;
+    }
     if (level && *level && !known_cpu_level(level)) {
         kvf__log(&log_only, KVF_LOG_WARN,
                  "environment: KVF_CPU is \"%s\", want ref, avx2, avx512, avx512_bf16 or amx",
@@ -67,6 +71,9 @@ kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
     if (ctx->threads > MAX_THREADS) ctx->threads = MAX_THREADS;
     ctx->log = options->log;
     ctx->log_user = options->log_user;
+    ctx->alloc = options->alloc;
+    ctx->release = options->release;
+    ctx->memory_user = options->memory_user;
     ctx->fail_in = -1;
     *out = ctx;
     return KVF_OK;

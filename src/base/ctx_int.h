@@ -20,6 +20,9 @@ struct kvf_ctx {
     pthread_t user;
     kvf_log_fn log;
     void *log_user;
+    void *(*alloc)(void *user, size_t bytes); /* NULL: malloc */
+    void (*release)(void *user, void *memory);
+    void *memory_user;
     uint64_t allocations;
     unsigned done;       /* kvf__once actions that have run, as bits */
     size_t unchecked;    /* bytes allocated since the last check of the control group's limit */

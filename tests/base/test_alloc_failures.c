@@ -2,7 +2,8 @@
  * error line, leaves no output and no temporary file, and leaks nothing (checked by a sanitizer).
  * Only allocations of the context are counted: jansson, HDF5 and oneDNN use their own, and oneDNN
  * ends the process if one fails. The paths therefore also run under rising limits of the process's
- * data size. Checks made beforehand must then end each path with a status. */
+ * data size. Checks made beforehand must then end each path with a status. All memory of the
+ * context comes from the caller's allocator, if it has one. */
 #include <kvfold/kvfold.h>
 
 #include "kernels_int.h"
@@ -242,6 +243,50 @@ START_TEST(limits_each_fails)
 }
 END_TEST
 
+/* ---- an allocator of the caller -------------------------------------------------------------- */
+
+typedef struct pool {
+    int64_t given, held, most; /* blocks so far; not released; the limit of the former */
+} pool;
+
+/* Aligned no better than malloc's. */
+static void *from_pool(void *user, size_t bytes)
+{
+    pool *p = user;
+    char *block = p->given < p->most ? malloc(bytes + 16) : NULL;
+    if (!block) return NULL;
+    p->given++;
+    p->held++;
+    return block + 16;
+}
+
+static void to_pool(void *user, void *memory)
+{
+    ((pool *)user)->held--;
+    free((char *)memory - 16);
+}
+
+START_TEST(the_caller_allocates)
+{
+    pool p = {.most = INT64_MAX};
+    kvf_ctx_options options = {
+        .threads = 1, .alloc = from_pool, .release = to_pool, .memory_user = &p};
+    kvf_ctx *own = ctx;
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+    ck_assert_msg(!PATHS[_i].path(), "%s", kvf_ctx_error(ctx));
+    ck_assert_int_gt(p.given, 10);
+    ck_assert_int_eq(p.held, 0);
+    remove(out);
+    p.most = p.given + 7;
+    ck_assert_int_eq(PATHS[_i].path(), KVF_ENOMEM);
+    ck_assert_int_eq(p.held, 0);
+    kvf_ctx_free(ctx);
+    ctx = own;
+    options.release = NULL;
+    ck_assert_int_eq(kvf_ctx_create(&options, &own), KVF_EUSAGE);
+}
+END_TEST
+
 /* ---- limits of the process ------------------------------------------------------------------- */
 
 #ifdef __SANITIZE_ADDRESS__ /* whose shadow memory exceeds any limit */
@@ -304,6 +349,7 @@ int main(void)
     TCase *tcase = tcase_create("limits");
     tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, the_caller_allocates, 0, sizeof PATHS / sizeof PATHS[0]);
     tcase_add_loop_test(tcase, limits_each_fails, 0, sizeof PATHS / sizeof PATHS[0]);
     if (!SHADOWED)
         tcase_add_loop_test(tcase, limits_of_the_process_end_in_a_status, 0,
