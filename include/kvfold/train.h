@@ -311,6 +311,12 @@ int kvf_train_rank(const kvf_ctx *ctx);
  * events, writes files and has a valid *result. A failure on any process fails all of them, and the
  * first has the error line. */
 kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result);
+/* Trains without a run file: options->out is not set. *out is the prefix that kvf_prefix_open gives
+ * for the file of such a run, with the values that kvf_merge stores; free it with kvf_prefix_free.
+ * ESTOPPED also sets it. For one task and methods of prefixes and virtual tokens (others EUSAGE);
+ * each process of a launcher trains its own. */
+kvf_status kvf_train_prefix(kvf_ctx *ctx, const kvf_train_options *options,
+                            kvf_checkpoint checkpoint, kvf_train_result *result, kvf_prefix **out);
 
 typedef struct kvf_eval_options {
     const char *data;

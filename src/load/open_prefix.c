@@ -225,24 +225,31 @@ kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkp
     return kvf_prefix_open_on(ctx, path, NULL, checkpoint, out);
 }
 
-static kvf_status open_on(kvf_ctx *ctx, const char *name, const char *path, const kvf_base *base,
+kvf_status kvf__prefix_of(kvf_ctx *ctx, const char *path, kvf__artifact *file, const kvf_base *base,
                           kvf_checkpoint checkpoint, kvf_prefix **out)
 {
-    kvf__artifact file = {0};
     kvf_prefix *prefix = NULL;
-    kvf_status st = kvf__artifact_read(ctx, path, KVF__KIND_ANY, &file);
-    if (st) return point_on(ctx, name, path, st);
-    st = kvf__alloc(ctx, sizeof *prefix, &prefix);
-    if (!st)
-        st = file.kind == KVF__KIND_RUN ? from_run(ctx, path, &file, base, checkpoint, prefix)
-                                        : from_file(ctx, path, &file, prefix);
-    kvf__artifact_done(&file);
+    KVF_TRY(kvf__alloc(ctx, sizeof *prefix, &prefix));
+    kvf_status st = file->kind == KVF__KIND_RUN
+                        ? from_run(ctx, path, file, base, checkpoint, prefix)
+                        : from_file(ctx, path, file, prefix);
     if (!st) st = kvf__strdup(ctx, path, &prefix->path);
     if (!st && *prefix->file.id.task && !prefix->file.head.n_tasks &&
         kvf__task_parse(ctx, prefix->file.id.task, &prefix->task))
         /* the name is in the file, not on the command line */
         st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
     KVF__GIVE(st, out, prefix, kvf_prefix_free(prefix));
+    return st;
+}
+
+static kvf_status open_on(kvf_ctx *ctx, const char *name, const char *path, const kvf_base *base,
+                          kvf_checkpoint checkpoint, kvf_prefix **out)
+{
+    kvf__artifact file = {0};
+    kvf_status st = kvf__artifact_read(ctx, path, KVF__KIND_ANY, &file);
+    if (st) return point_on(ctx, name, path, st);
+    st = kvf__prefix_of(ctx, path, &file, base, checkpoint, out);
+    kvf__artifact_done(&file);
     return st;
 }
 

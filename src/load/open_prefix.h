@@ -18,6 +18,11 @@ struct kvf_prefix {
     int64_t step; /* step of the state in use; -1 for prefix files */
 };
 
+/* Makes the prefix of a file that was read, or of a run; path: its name in errors. Takes its
+ * options, lineage and heads. */
+kvf_status kvf__prefix_of(kvf_ctx *ctx, const char *path, kvf__artifact *file, const kvf_base *base,
+                          kvf_checkpoint checkpoint, kvf_prefix **out);
+
 /* Returns the conditioning of a prefix as views; NULL: none. */
 kvf__condition kvf__prefix_condition(const kvf_prefix *prefix);
 

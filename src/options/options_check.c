@@ -392,7 +392,6 @@ kvf_status kvf__options_require(kvf_ctx *ctx, const kvf_train_options *o)
 {
     if (!o->base) return kvf__fail(ctx, KVF_EUSAGE, "--base is needed");
     if (!o->data && !o->named_data.n) return kvf__fail(ctx, KVF_EUSAGE, "--data is needed");
-    if (!o->out) return kvf__fail(ctx, KVF_EUSAGE, "--out is needed");
     return KVF_OK;
 }
 

@@ -63,7 +63,7 @@ kvf_status kvf__journal_check(kvf__run *run)
 {
     const kvf_train_options *o = &run->options;
     if (!o->log || !*o->log) return KVF_OK;
-    if (!strcmp(o->log, o->out))
+    if (o->out && !strcmp(o->log, o->out))
         return kvf__fail(run->ctx, KVF_EUSAGE, "--log and --out give the same file: %s", o->log);
     if (kvf__appendfile_is_open(o->log)) return KVF_OK;
     KVF_TRY(kvf__check_not_input(run->ctx, o->log, o->out));

@@ -57,7 +57,7 @@ static void add_start(const kvf__run *run, kvf_json *object)
     kvf_json_set(object, "steps", kvf_json_new_int(run->progress.steps));
     kvf_json_set(object, "time", kvf_json_new_int((int64_t)run->output.journal.began));
     kvf_json_set(object, "version", kvf_json_new_str(KVF_VERSION));
-    kvf_json_set(object, "out", kvf_json_new_str(o->out));
+    kvf_json_set(object, "out", o->out ? kvf_json_new_str(o->out) : kvf_json_new_null());
     kvf_json_set(object, "base", kvf_json_new_str(run->base->name));
     kvf_json_set(object, "examples", kvf_json_new_int(size->rows));
     kvf_json_set(object, "label_tokens", kvf_json_new_int(size->labels));

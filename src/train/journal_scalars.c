@@ -37,7 +37,7 @@ static kvf_status write_options(kvf__run *run)
     kvf_json *options = NULL;
     kvf_status st = kvf__options_store(run->ctx, &run->options, &options);
     if (!st) st = kvf__buf_printf(run->ctx, &table, "| option | value |\n|---|---|\n");
-    if (!st) st = add_row(run->ctx, &table, "out", run->options.out);
+    if (!st) st = add_row(run->ctx, &table, "out", run->options.out ? run->options.out : "");
     if (!st) st = add_row(run->ctx, &table, "base", run->base->name);
     if (!st) st = add_options(run->ctx, &table, options);
     if (!st)

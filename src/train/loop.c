@@ -160,6 +160,7 @@ static kvf_status read_retention(kvf__trainer *t)
 static kvf_status save(kvf__trainer *t)
 {
     double begin = kvf__clock();
+    if (t->run.output.in_memory) return KVF_OK;
     KVF_TRY(kvf__trainer_save(t, true));
     kvf__pace_add(&t->run.progress.pace.save, kvf__clock() - begin);
     emit(t, KVF_EVENT_SAVE, 0, 0, false);

@@ -12,8 +12,24 @@ static kvf_status check_not_input(kvf__run *run, const char *input)
     return run->options.log ? kvf__check_not_input(run->ctx, run->options.log, input) : KVF_OK;
 }
 
+/* Checks the options of a run whose values are wanted, not its file. */
+static kvf_status open_in_memory(kvf__run *run)
+{
+    const kvf_train_options *o = &run->options;
+    if (o->out || o->resume || o->dry_run)
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "without a run file: --out, --resume and --dry-run have no meaning");
+    KVF_TRY(kvf__options_imply(run->ctx, &run->options));
+    if (!kvf__method_has_length(o->method) || o->named_data.n)
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "without a run file: want a method of prefixes or virtual tokens, and one "
+                         "task");
+    return kvf__journal_check(run);
+}
+
 kvf_status kvf__run_open_output(kvf__run *run)
 {
+    if (run->output.in_memory) return open_in_memory(run);
     const kvf_train_options *o = &run->options;
     const char *const inputs[] = {o->base,    o->lora,         o->data,      o->valid,
                                   o->init_kv, o->init_encoder, o->init_from, o->retention,

@@ -50,6 +50,7 @@ typedef struct kvf__progress {
 
 typedef struct kvf__output {
     kvf__outlock lock; /* lock of options.out; none for a dry run */
+    bool in_memory;    /* there is no run file */
     kvf__journal journal;
     kvf__artifact resumed; /* contents of the resumed run file; owns texts that options borrow */
     bool is_resumed;

@@ -254,6 +254,7 @@ kvf_status kvf__trainer_open(kvf_ctx *ctx, const kvf_train_options *options,
     t->run.borrows_base = uses->base != NULL;
     t->rows.feed = uses->feed;
     t->rows.reads = uses->reads;
+    t->run.output.in_memory = uses->in_memory;
     kvf_status st = uses->joins ? kvf__ranks_join(ctx, &t->run.ranks) : KVF_OK;
     if (!st) st = open_on_all(t);
     KVF__GIVE(st, out, t, kvf__trainer_free(t));

@@ -91,15 +91,30 @@ static kvf_status view_run(kvf__trainer *t, kvf__artifact *run)
     return kvf__options_store(t->run.ctx, &t->run.options, &run->options);
 }
 
+static void view_done(kvf__artifact *run)
+{
+    kvf__free(run->head.tasks);
+    kvf_json_free(run->state);
+    kvf_json_free(run->lineage);
+    kvf_json_free(run->options);
+}
+
 kvf_status kvf__trainer_save(kvf__trainer *t, bool force)
 {
     kvf__artifact run = {.kind = KVF__KIND_RUN};
     kvf_status st = view_run(t, &run);
     if (!st) st = kvf__artifact_write(t->run.ctx, t->run.options.out, force, &run);
-    kvf__free(run.head.tasks);
-    kvf_json_free(run.state);
-    kvf_json_free(run.lineage);
-    kvf_json_free(run.options);
+    view_done(&run);
+    return st;
+}
+
+kvf_status kvf__trainer_prefix(kvf__trainer *t, kvf_checkpoint checkpoint, kvf_prefix **out)
+{
+    kvf__artifact run = {.kind = KVF__KIND_RUN};
+    kvf_status st = view_run(t, &run);
+    if (!st)
+        st = kvf__prefix_of(t->run.ctx, "the run in memory", &run, t->run.base, checkpoint, out);
+    view_done(&run);
     return st;
 }
 

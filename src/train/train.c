@@ -97,22 +97,30 @@ kvf_status kvf__trainer_run(kvf__trainer *t, double begin, kvf_train_result *res
     return st;
 }
 
-static kvf_status train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
+/* prefix: trains in memory and folds this state; NULL: trains to a file. */
+static kvf_status train(kvf_ctx *ctx, const kvf_train_options *options, kvf_checkpoint checkpoint,
+                        kvf_train_result *result, kvf_prefix **prefix)
 {
+    const kvf__trainer_uses uses = {.joins = !prefix, .in_memory = prefix};
     kvf__trainer *t = NULL;
     double begin = kvf__clock();
-    KVF_TRY(kvf__trainer_open(ctx, options, &(kvf__trainer_uses){.joins = true}, &t));
+    KVF_TRY(kvf__trainer_open(ctx, options, &uses, &t));
     kvf_status st = kvf__trainer_run(t, begin, result);
+    if (prefix && (!st || st == KVF_ESTOPPED)) {
+        const kvf_status folded = kvf__trainer_prefix(t, checkpoint, prefix);
+        if (folded) st = folded;
+    }
     kvf__trainer_free(t);
     return st;
 }
 
 /* Ends the run after the current step is finished and saved, if the stop flag is set. */
 static kvf_status train_to_stop(kvf_ctx *ctx, const kvf_train_options *options,
-                                kvf_train_result *result)
+                                kvf_checkpoint checkpoint, kvf_train_result *result,
+                                kvf_prefix **prefix)
 {
     kvf__ctx_defer_stop(ctx, true);
-    const kvf_status st = train(ctx, options, result);
+    const kvf_status st = train(ctx, options, checkpoint, result, prefix);
     kvf__ctx_defer_stop(ctx, false);
     return st;
 }
@@ -120,5 +128,13 @@ static kvf_status train_to_stop(kvf_ctx *ctx, const kvf_train_options *options,
 kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
 {
     KVF_TRY(KVF__NEED(ctx, options, result));
-    KVF__RETURN(ctx, train_to_stop(ctx, options, result));
+    KVF__RETURN(ctx, train_to_stop(ctx, options, KVF_CHECKPOINT_DEFAULT, result, NULL));
+}
+
+kvf_status kvf_train_prefix(kvf_ctx *ctx, const kvf_train_options *options,
+                            kvf_checkpoint checkpoint, kvf_train_result *result, kvf_prefix **out)
+{
+    KVF_TRY(KVF__NEED(ctx, options, result, out));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, checkpoint, KVF_CHECKPOINT_LAST));
+    KVF__RETURN(ctx, train_to_stop(ctx, options, checkpoint, result, out));
 }

@@ -14,6 +14,7 @@ typedef struct kvf__trainer_uses {
     const kvf__feed *feed; /* source of the rows; it interprets options->data and valid */
     kvf__reads *reads;     /* data sets shared by the runs on this base */
     bool joins;            /* train together with the other processes of mpirun */
+    bool in_memory;        /* write no run file: options->out is not set */
 } kvf__trainer_uses;
 
 /* Opens everything: base, data, encoder, optimizer; restores a run for --resume. */
@@ -65,6 +66,8 @@ void kvf__trainer_end(kvf__trainer *trainer, kvf_status status);
 
 /* Writes the run file. */
 kvf_status kvf__trainer_save(kvf__trainer *trainer, bool force);
+/* Folds a run of one task, as opening its file does. Not for methods of port block. */
+kvf_status kvf__trainer_prefix(kvf__trainer *trainer, kvf_checkpoint checkpoint, kvf_prefix **out);
 /* Swaps the best parameters with the last ones. */
 void kvf__trainer_swap_best(kvf__trainer *trainer);
 

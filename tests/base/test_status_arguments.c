@@ -38,7 +38,7 @@ static kvf_eval_options eval_o;
 static kvf_score_options score_o;
 static kvf_predict_options predict_o;
 static kvf_generate_options generate_o;
-static kvf_train_options train_o;
+static kvf_train_options train_o, memory_o;
 static kvf_merge_options merge_o;
 static kvf_import_options import_o;
 static kvf_export_options export_o, open_export_o;
@@ -230,6 +230,7 @@ static const row ROWS[] = {
     FREES(kvf_score_result_done),
     /* training */
     {FN(kvf_train), STATUS, {C, O(train_o), OUT}},
+    {FN(kvf_train_prefix), STATUS, {C, O(memory_o), E, OUT, OUT}, UNDO(kvf_prefix_free)},
     {FN(kvf_train_defaults), OTHER, {{0}}, .no_valid_call = true},
     {FN(kvf_train_option), OTHER, {N(0), OUT}},
     {FN(kvf_train_options_create), STATUS, {C, OUT}, UNDO(kvf_train_options_free)},
@@ -436,6 +437,8 @@ static void fill_options(void)
     train_o = toy_run_options(fresh);
     train_o.steps = 1;
     train_o.force = true;
+    memory_o = train_o;
+    memory_o.out = NULL;
     distill_o = kvf_distill_defaults();
     distill_o.train.base = base;
     distill_o.train.out = fresh;

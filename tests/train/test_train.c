@@ -192,6 +192,52 @@ START_TEST(folded_equals_unfolded_bit_for_bit)
 }
 END_TEST
 
+static const struct {
+    const char *method;
+    kvf_checkpoint checkpoint;
+    int64_t neurons;
+} IN_MEMORY[] = {{"mlp", KVF_CHECKPOINT_DEFAULT, 0}, {"mlp", KVF_CHECKPOINT_BEST, 3},
+                 {"direct", KVF_CHECKPOINT_LAST, 0}, {"projected", KVF_CHECKPOINT_LAST, 0},
+                 {"prompt", KVF_CHECKPOINT_BEST, 0}, {"p-tuning", KVF_CHECKPOINT_LAST, 0}};
+
+static void same_values(const float *a, const float *b, size_t n)
+{
+    ck_assert(!n || !memcmp(a, b, n * sizeof *a));
+}
+
+/* The prefix of a run without a file is that of the file. */
+START_TEST(training_in_memory_equals_the_file)
+{
+    kvf_train_options o = options_for(out);
+    kvf_train_result result, filed;
+    kvf_prefix *want = NULL, *got = NULL;
+    kvf_base *opened = NULL;
+    o.method = IN_MEMORY[_i].method;
+    o.ffn_length = IN_MEMORY[_i].neurons;
+    o.steps = 4;
+    o.eval_every = 2;
+    filed = train(&o);
+    ck_assert_int_eq(kvf_base_open(ctx, base, NULL, &opened), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_open_on(ctx, out, opened, IN_MEMORY[_i].checkpoint, &want), KVF_OK);
+    remove(out);
+    o.out = NULL;
+    ck_assert_msg(!kvf_train_prefix(ctx, &o, IN_MEMORY[_i].checkpoint, &result, &got), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert(access(out, F_OK) != 0);
+    ck_assert(result.train_loss == filed.train_loss && result.best_step == filed.best_step);
+    const kvf__artifact *a = &want->file, *b = &got->file;
+    same_values(a->prefix.kv, b->prefix.kv, kvf__prefix_count(&a->prefix));
+    same_values(a->prefix.neurons.w, b->prefix.neurons.w, kvf__neurons_count(&a->prefix.neurons));
+    same_values(a->vectors.x, b->vectors.x, (size_t)(a->vectors.P * a->vectors.C));
+    ck_assert_int_eq(a->id.position_start, b->id.position_start);
+    ck_assert_int_eq(want->step, got->step);
+    ck_assert(a->prefix.P + a->vectors.P == 4 && a->prefix.P == b->prefix.P);
+    kvf_prefix_free(want);
+    kvf_prefix_free(got);
+    kvf_base_free(opened);
+}
+END_TEST
+
 START_TEST(merge_rounds_to_smaller_types)
 {
     static const struct {
@@ -531,6 +577,30 @@ START_TEST(bad_options_get_one_line)
 }
 END_TEST
 
+START_TEST(what_needs_a_file_is_refused_in_memory)
+{
+    kvf_train_options o = options_for(out);
+    kvf_train_result result;
+    kvf_prefix *prefix = NULL;
+    const kvf_checkpoint last = KVF_CHECKPOINT_LAST;
+    ck_assert_int_eq(kvf_train_prefix(ctx, &o, last, &result, &prefix), KVF_EUSAGE);
+    ck_assert_str_eq(kvf_ctx_error(ctx),
+                     "without a run file: --out, --resume and --dry-run have no meaning");
+    o.out = NULL;
+    o.method = "adapter";
+    ck_assert_int_eq(kvf_train_prefix(ctx, &o, last, &result, &prefix), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "want a method of prefixes"));
+    o.method = "mlp";
+    o.steps = 1;
+    o.valid = NULL;
+    ck_assert_int_eq(kvf_train_prefix(ctx, &o, KVF_CHECKPOINT_BEST, &result, &prefix), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "the run in memory: no best checkpoint yet"));
+    ck_assert_ptr_null(prefix);
+    ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "--out is needed");
+}
+END_TEST
+
 START_TEST(senseless_runs_are_refused)
 {
     kvf_train_options o = options_for(out);
@@ -575,6 +645,8 @@ int main(void)
     tcase_add_test(core, a_step_allocates_nothing_after_the_first);
     tcase_add_test(core, accumulation_is_weighted_by_tokens);
     tcase_add_loop_test(core, folded_equals_unfolded_bit_for_bit, 0, 3);
+    tcase_add_loop_test(core, training_in_memory_equals_the_file, 0,
+                        (int)(sizeof IN_MEMORY / sizeof IN_MEMORY[0]));
     tcase_add_test(core, merge_rounds_to_smaller_types);
     tcase_add_test(core, starting_values_are_met);
     tcase_add_loop_test(core, layers_without_prefix, 0, 9);
@@ -591,6 +663,7 @@ int main(void)
     tcase_add_loop_test(errors, bad_layers, 0, 13);
     tcase_add_loop_test(errors, bad_options_get_one_line, 0,
                         (int)(sizeof OPTIONS / sizeof OPTIONS[0]));
+    tcase_add_test(errors, what_needs_a_file_is_refused_in_memory);
     tcase_add_test(errors, senseless_runs_are_refused);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, errors);
