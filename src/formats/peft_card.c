@@ -35,6 +35,34 @@ static bool is_on_hub(const kvf__peft_content *what)
     return what->base_id && !kvf__is_dir(what->base_id);
 }
 
+/* Returns whether a fact of the lineage is a validation score of the run. Its name must not end a
+ * line of YAML. */
+static bool is_score(const char *key, const kvf_json *value)
+{
+    return !strncmp(key, "run_", 4) && kvf_json_typeof(value) == KVF_JSON_REAL &&
+           !key[strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_")];
+}
+
+/* Appends these as results of the Hub's model index. */
+static kvf_status put_scores(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what,
+                             const kvf__peft_row *row)
+{
+    const char *head = "model-index:\n- name: prefix\n  results:\n  - task:\n      type: %s\n"
+                       "    dataset:\n      name: validation rows\n      type: rows\n"
+                       "    metrics:\n";
+    kvf_json *facts = (kvf_json *)what->lineage; /* its iterator changes nothing */
+    int n = 0;
+
+    for (void *it = kvf_json_iter(facts); row && it; it = kvf_json_next(facts, it)) {
+        const char *key = kvf_json_iter_key(it);
+        if (!is_score(key, kvf_json_iter_value(it))) continue;
+        if (!n++) KVF_TRY(kvf__buf_printf(ctx, out, head, row->pipeline));
+        KVF_TRY(kvf__buf_printf(ctx, out, "    - type: %s\n      value: %.6g\n", key + 4,
+                                kvf_json_real(kvf_json_iter_value(it), 0)));
+    }
+    return KVF_OK;
+}
+
 /* PEFT has no type for some tasks. */
 static kvf_status put_head(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
 {
@@ -45,6 +73,7 @@ static kvf_status put_head(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content 
     KVF_TRY(kvf__buf_printf(ctx, out, "library_name: %s\n",
                             what->prefix || what->vectors ? "peft" : "kvfold"));
     if (row) KVF_TRY(kvf__buf_printf(ctx, out, "pipeline_tag: %s\n", row->pipeline));
+    if (what->own_file) KVF_TRY(put_scores(ctx, out, what, row));
     return kvf__buf_printf(ctx, out, "tags:\n- kvfold\n- %s\n---\n\n",
                            what->vectors ? "prompt-tuning" : "prefix-tuning");
 }

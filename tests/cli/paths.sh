@@ -107,6 +107,7 @@ done
 has README.md '^base_model: "some/tiny-model"$'
 has README.md '^kvfold generate --base BASE --prefix REPO'
 has README.md '"run_valid_loss"'
+has README.md '^    - type: valid_loss$'
 cd - >/dev/null || exit 1
 same mine_prefix.h5 $repository/snapshots/$revision/prefix.h5
 run 0 eval --base some/tiny-model --data valid.jsonl --prefix mine_prefix.h5 --precision f32 --threads 2
