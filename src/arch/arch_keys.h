@@ -57,6 +57,7 @@ typedef struct kvf__config_keys {
         const char *list;  /* 0 for such a layer, else 1; NULL: all layers have rope */
         const char *every; /* without the list every n-th layer is one, by default of `n` */
         int64_t n;
+        const char *type; /* all layers are such unless this key is "rope"; NULL: no such key */
     } no_rope;
     const char *rope_theta;          /* key outside of rope_parameters; NULL: "rope_theta" */
     double theta_otherwise;          /* 0: 10000 */
@@ -65,6 +66,8 @@ typedef struct kvf__config_keys {
     kvf__config_number score_cap, logit_cap;
     kvf__config_number proportional; /* fraction of a head rotated by proportional rope, also the
                                         default kind; no name: no such kind */
+    bool multipliers;                /* Granite's, see kvf__config_multipliers */
+    bool no_defaults; /* keys of `fixed` and layer_types have no default that is supported */
     const struct kvf__layer_keys *by_layer; /* keys of per-layer differences; NULL: none */
     const kvf__pair *fixed; /* keys that must have one value if present, as JSON text,
                                NULL-terminated; NULL: none */

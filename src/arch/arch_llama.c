@@ -1,8 +1,9 @@
 /* Llama and relatives: pre-norm blocks with RMSNorm, RoPE and a gated feed-forward
  * (modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py,
- * modeling_smollm3.py). The weights of Mistral, Qwen and SmolLM3 are Llama's, except for q_norm and
- * k_norm. SmolLM3 has layers without rope. GGUF names are those of llama.cpp's converter (gguf-py,
- * constants.py). */
+ * modeling_smollm3.py, modeling_granite.py, modeling_granitemoehybrid.py). The weights of Mistral,
+ * Qwen, SmolLM3 and Granite are Llama's, except for q_norm and k_norm. SmolLM3 has layers without
+ * rope, Granite factors on embeddings, halves, logits and scores. GGUF names are those of
+ * llama.cpp's converter (gguf-py, constants.py). */
 #include "arch.h"
 
 static const kvf__weight llama_weights[] = {
@@ -27,13 +28,29 @@ static const kvf__weight llama_weights[] = {
     {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
 };
 
+/* Granite 4 without Mamba and experts. A GGUF calls it granite, with Llama's names. */
+static const kvf__weight granite_hybrid_weights[] = {
+    {KVF__W_TOKENS, "embed_tokens.weight", NULL, "V C", 0},
+    {KVF__W_NORM1, "layers.#.input_layernorm.weight", NULL, "C", 0},
+    KVF__HF_DENSE(Q, "layers.#.self_attn.q_proj", "HD C", "HD", 0, KVF__W_IF_QKV),
+    KVF__HF_DENSE(K, "layers.#.self_attn.k_proj", "GD C", "GD", 0, KVF__W_IF_QKV),
+    KVF__HF_DENSE(V, "layers.#.self_attn.v_proj", "GD C", "GD", 0, KVF__W_IF_QKV),
+    KVF__HF_DENSE(OUT, "layers.#.self_attn.o_proj", "C HD", "C", 0, KVF__W_IF_OUT),
+    {KVF__W_NORM2, "layers.#.post_attention_layernorm.weight", NULL, "C", 0},
+    {KVF__W_GATE_UP, "layers.#.shared_mlp.input_linear.weight", NULL, "2F C", 0},
+    {KVF__W_DOWN, "layers.#.shared_mlp.output_linear.weight", NULL, "C F", 0},
+    {KVF__W_FINAL, "norm.weight", NULL, "C", 0},
+    {KVF__W_HEAD, "lm_head.weight", NULL, "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
+};
+
 static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
                                             "rotary_emb.inv_freq", "rope_freqs.weight", NULL};
 
 /* Keys that all of them share. */
-#define LLAMA_KEYS                                                                                 \
-    KVF__USUAL_SIZES, .eps = "rms_norm_eps", .eps_otherwise = 1e-6, .act = "hidden_act",           \
-                      .attention_dropout.name = "attention_dropout"
+#define LLAMA_USUAL                                                                                \
+    .eps = "rms_norm_eps", .eps_otherwise = 1e-6, .act = "hidden_act",                             \
+    .attention_dropout.name = "attention_dropout"
+#define LLAMA_KEYS KVF__USUAL_SIZES, LLAMA_USUAL
 
 static const kvf__config_keys llama_keys = {
     LLAMA_KEYS,
@@ -87,11 +104,41 @@ static const kvf__config_keys smollm3_keys = {
     .fixed = smollm3_fixed,
 };
 
+static const kvf__config_keys granite_keys = {
+    LLAMA_KEYS,
+    .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .positions = {{"max_position_embeddings"}, 2048},
+    .attention_bias = "attention_bias",
+    .mlp_bias = "mlp_bias",
+    .multipliers = true,
+};
+
+static const kvf__pair granite_hybrid_fixed[] = {{"num_local_experts", "0"}, {NULL, NULL}};
+
+static const kvf__config_keys granite_hybrid_keys = {
+    LLAMA_USUAL,
+    .width = {{"hidden_size"}, 0},
+    .layers = {{"num_hidden_layers"}, 0},
+    .heads = {{"num_attention_heads"}, 0},
+    .ffn = {{"shared_intermediate_size"}, 1024},
+    .vocab = {{"vocab_size"}, 0},
+    .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .positions = {{"max_position_embeddings"}, 2048},
+    .attention_bias = "attention_bias",
+    .no_rope.type = "position_embedding_type",
+    .multipliers = true,
+    .no_defaults = true,
+    .fixed = granite_hybrid_fixed,
+};
+
 /* Values that do not depend on the row. */
-#define LLAMA_ROW                                                                                  \
-    .prefix = "model.", .heads = "llama", KVF__WEIGHTS(llama_weights), .buffers = llama_buffers,   \
-    .block.norm = KVF__RMSNORM, .positions = KVF__POS_ROPE, .block.act = KVF__SILU,                \
-    .act_name = "silu", .block.gated = true, .block.causal = true
+#define LLAMA_BLOCK                                                                                \
+    .prefix = "model.", .buffers = llama_buffers, .block.norm = KVF__RMSNORM,                      \
+    .positions = KVF__POS_ROPE, .block.act = KVF__SILU, .act_name = "silu", .block.gated = true,   \
+    .block.causal = true
+#define LLAMA_ROW .heads = "llama", KVF__WEIGHTS(llama_weights), LLAMA_BLOCK
 
 static const kvf__arch rows[] = {
     {
@@ -132,6 +179,22 @@ static const kvf__arch rows[] = {
         .keys = &smollm3_keys,
         .tied = true,
         .gguf_permuted = true,
+    },
+    {
+        .name = "granite",
+        .class_stem = "Granite",
+        .gguf = "granite",
+        KVF__WEIGHTS(llama_weights),
+        LLAMA_BLOCK,
+        .keys = &granite_keys,
+        .gguf_permuted = true,
+    },
+    {
+        .name = "granitemoehybrid",
+        .class_stem = "GraniteMoeHybrid",
+        KVF__WEIGHTS(granite_hybrid_weights),
+        LLAMA_BLOCK,
+        .keys = &granite_hybrid_keys,
     },
 };
 

@@ -16,19 +16,21 @@ static const kvf_json *find(const kvf__config *c, const char *key, char full[KVF
     return kvf_json_get(c->root, kvf__config_name(c, key, full));
 }
 
-static kvf_status refuse_unsupported(const kvf__config *c, bool is_causal)
+static kvf_status refuse_unsupported(const kvf__config *c, const kvf__desc *desc)
 {
+    const bool is_causal = desc->block.causal, multiplied = desc->arch->keys->multipliers;
     static const struct {
         const char *key;
         double neutral;
     } rows[] = {
-        {"expert_count", 0},        {"expert_used_count", 0}, {"embedding_scale", 1},
-        {"residual_scale", 1},      {"logit_scale", 1},       {"attention.scale", 0},
-        {"attention.clamp_kqv", 0},
+        {"expert_count", 0},    {"expert_used_count", 0}, {"attention.clamp_kqv", 0},
+        {"embedding_scale", 1}, {"residual_scale", 1},    {"logit_scale", 1},
+        {"attention.scale", 0},
     };
+    enum { MULTIPLIERS = 4 }; /* the last rows */
     char full[KVF__NAME_BYTES];
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows - (multiplied ? MULTIPLIERS : 0); i++) {
         const kvf_json *value = find(c, rows[i].key, full);
         if (value && kvf_json_real(value, NAN) != rows[i].neutral)
             return kvf__config_bad(c, KVF_EUNSUPPORTED, full, value, "none (it is not supported)");
@@ -211,6 +213,7 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
         KVF_TRY(kvf__config_real(c, c->root, "final_logit_softcapping", keys->logit_cap.otherwise,
                                  &cap));
     desc->factors.logit_cap = (float)cap;
+    KVF_TRY(kvf__config_multipliers(c, desc));
     if (desc->factors.score_cap >= 0 && desc->factors.logit_cap >= 0) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EFORMAT, "%s: caps %g and %g, expected positive numbers", c->where,
                      (double)desc->factors.score_cap, (double)desc->factors.logit_cap);
@@ -241,6 +244,9 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
     if (value && every && !listed) KVF_TRY(kvf__config_count(c, full, value, &every));
     if (!listed) kvf__config_local(desc, every, 0);
     kvf__config_no_rope(desc, desc->arch->keys->no_rope.n); /* llama.cpp has no key for it */
+    /* Granite's switch of rope */
+    value = find(c, "rope.scaling.finetuned", full);
+    if (desc->arch->keys->multipliers && !kvf_json_bool(value, true)) kvf__config_no_rope(desc, 1);
     return KVF_OK;
 }
 
@@ -269,7 +275,7 @@ static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__d
 
     const bool rms = desc->block.norm == KVF__RMSNORM, rope = desc->position.kind == KVF__POS_ROPE;
 
-    KVF_TRY(refuse_unsupported(c, desc->block.causal));
+    KVF_TRY(refuse_unsupported(c, desc));
     KVF_TRY(read_rows(c, table, desc));
     KVF_TRY(kvf__config_real(
         c, c->root, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", NAN,

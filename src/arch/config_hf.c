@@ -109,6 +109,7 @@ static kvf_status refuse_unsupported(const kvf__config *c, const kvf__desc *desc
                                    "no quantised weights (use a GGUF or the float original)");
     }
     const kvf_json *positions = kvf_json_get(c->root, "position_embedding_type");
+    if (desc->arch->keys->no_rope.type) return KVF_OK; /* another meaning */
     const char *kind = positions ? kvf_json_str(positions, NULL) : "absolute";
     if (!kind || strcmp(kind, "absolute"))
         return kvf__config_bad(c, KVF_EUNSUPPORTED, "position_embedding_type", positions,
@@ -121,7 +122,7 @@ static kvf_status read_layer_types(const kvf__config *c, const kvf_json *types, 
 {
     for (size_t i = 0; i < kvf_json_size(types); i++) {
         const char *type = kvf_json_str(kvf_json_at(types, i), NULL);
-        const bool full = type && !strcmp(type, "full_attention");
+        const bool full = type && (!strcmp(type, "full_attention") || !strcmp(type, "attention"));
         if (!full && !desc->arch->keys->sliding_window.names[0])
             return kvf__config_bad(c, KVF_EUNSUPPORTED, "layer_types", kvf_json_at(types, i),
                                    "\"full_attention\" in every layer");
@@ -130,7 +131,8 @@ static kvf_status read_layer_types(const kvf__config *c, const kvf_json *types, 
                                    "\"full_attention\", or with a window \"sliding_attention\"");
         if (full && i < KVF__MOST_LAYERS) kvf__layers_mark(desc->position.global, (int64_t)i);
     }
-    if (desc->position.window && (int64_t)kvf_json_size(types) < desc->L)
+    const bool needed = desc->position.window || desc->arch->keys->no_defaults;
+    if (needed && (int64_t)kvf_json_size(types) < desc->L)
         return kvf__fail(c->ctx, KVF_EFORMAT, "%s: layer_types has %zu layers, expected %lld",
                          c->where, kvf_json_size(types), (long long)desc->L);
     return KVF_OK;
@@ -145,6 +147,7 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
 
     if (keys->local.two_sided) desc->position.window = desc->position.window / 2 + 1;
     if (kvf_json_typeof(types) == KVF_JSON_ARRAY) return read_layer_types(c, types, desc);
+    if (keys->no_defaults) return kvf__config_missing(c, "layer_types");
     if (keys->local.pattern)
         KVF_TRY(kvf__config_real(c, c->root, keys->local.pattern, every, &every));
     if (keys->local.first) KVF_TRY(kvf__config_real(c, c->root, keys->local.first, 28, &first));
@@ -164,6 +167,10 @@ static kvf_status read_no_rope(const kvf__config *c, kvf__desc *desc)
     const kvf_json *list = keys->no_rope.list ? kvf_json_get(c->root, keys->no_rope.list) : NULL;
     double every;
 
+    if (keys->no_rope.type) {
+        const char *type = kvf_json_str(kvf_json_get(c->root, keys->no_rope.type), NULL);
+        if (!type || strcmp(type, "rope") != 0) kvf__config_no_rope(desc, 1);
+    }
     if (!keys->no_rope.list) return KVF_OK;
     if (kvf_json_typeof(list) != KVF_JSON_ARRAY) {
         KVF_TRY(kvf__config_real(c, c->root, keys->no_rope.every, (double)keys->no_rope.n, &every));
@@ -250,13 +257,15 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-static kvf_status check_fixed(const kvf__config *c, const kvf__pair *pair)
+static kvf_status check_fixed(const kvf__config *c, const kvf__config_keys *keys)
 {
+    const kvf__pair *pair = keys->fixed;
     kvf_status st = KVF_OK;
 
     for (; !st && pair && pair->first; pair++) {
         const kvf_json *value = kvf_json_get(c->root, pair->first);
         char *text = value ? kvf_json_text(value, KVF_JSON_COMPACT) : NULL;
+        if (!value && keys->no_defaults) st = kvf__config_missing(c, pair->first);
         if (text && strcmp(text, pair->second) != 0)
             st = kvf__config_bad(c, KVF_EUNSUPPORTED, pair->first, value, pair->second);
         kvf_json_text_free(text);
@@ -377,7 +386,7 @@ static bool is_headless(const kvf__config *c, const kvf__desc *desc)
 static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
     KVF_TRY(refuse_unsupported(c, desc));
-    KVF_TRY(check_fixed(c, desc->arch->keys->fixed));
+    KVF_TRY(check_fixed(c, desc->arch->keys));
     for (int i = 0; i < KVF__CONFIG_ROWS; i++)
         KVF_TRY(read_row(c, &kvf__config_rows[i], desc));
     KVF_TRY(kvf__desc_set_ends(c->ctx, c->where, c->root, desc));
@@ -394,6 +403,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(kvf__config_layers(c, desc));
     KVF_TRY(read_factors(c, desc));
     desc->norm_eps = (float)eps;
+    KVF_TRY(kvf__config_multipliers(c, desc));
     KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(read_pad_positions(c, desc));
     if (desc->position.kind == KVF__POS_RELATIVE) KVF_TRY(kvf__config_relative(c, desc));

@@ -119,6 +119,34 @@ kvf_status kvf__config_switch(const kvf__config *c, const char *key, bool otherw
     return KVF_OK;
 }
 
+kvf_status kvf__config_multipliers(const kvf__config *c, kvf__desc *desc)
+{
+    static const char *const NAMES[][2] = {{"embedding_multiplier", "embedding_scale"},
+                                           {"residual_multiplier", "residual_scale"},
+                                           {"logits_scaling", "logit_scale"},
+                                           {"attention_multiplier", "attention.scale"}};
+    double by[4];
+    char full[KVF__NAME_BYTES];
+
+    if (!desc->arch->keys->multipliers) return KVF_OK;
+    for (int i = 0; i < 4; i++) {
+        const char *name = NAMES[i][c->gguf != NULL];
+        KVF_TRY(kvf__config_real(c, c->root, name, c->gguf && i == 3 ? 0 : 1, &by[i]));
+        if (c->gguf && i == 3 && by[i] == 0) by[i] = (double)desc->score_scale;
+        if (!(by[i] > 1e-6) || !(by[i] < 1e6)) {
+            name = kvf__config_name(c, name, full);
+            return kvf__config_bad(c, KVF_EFORMAT, name, kvf_json_get(c->root, name),
+                                   "a positive number");
+        }
+    }
+    desc->factors.residual = (float)by[1];
+    desc->factors.embed = (float)(by[0] / by[1]);
+    desc->factors.head = (float)(1 / by[2]);
+    desc->score_scale = (float)by[3];
+    desc->norm_eps = (float)((double)desc->norm_eps / by[1] / by[1]);
+    return KVF_OK;
+}
+
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 kvf_status kvf__config_count(const kvf__config *c, const char *name, const kvf_json *value,

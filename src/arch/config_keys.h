@@ -82,6 +82,9 @@ kvf_status kvf__config_relative(const kvf__config *c, kvf__desc *desc);
 kvf_status kvf__config_stacks(const kvf__config *c, kvf__desc *desc, int64_t blocks);
 /* Fills desc->position.relative for T5's bias, and the factor before the head. */
 kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc);
+/* Reads Granite's factors on embeddings, halves, logits and scores into `factors` and score_scale,
+ * and divides norm_eps. */
+kvf_status kvf__config_multipliers(const kvf__config *c, kvf__desc *desc);
 /* Marks layers from `first` on as local, except every n-th (0: no exception). */
 void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first);
 /* Marks every n-th layer as one without rope. */

@@ -10,16 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the double with the fewest digits that equals this float. */
-static double plain(float value)
+/* Returns the number near `about` with the fewest digits whose quotient by `by`, as read, is this
+ * float. */
+static double plain_of(float value, double about, double by)
 {
+    double number = about;
     char text[32];
 
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) break;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, about);
+        number = strtod(text, NULL);
+        if ((float)(number / by) == value) break;
     }
-    return strtod(text, NULL);
+    return number;
+}
+
+static double plain(float value)
+{
+    return plain_of(value, (double)value, 1);
 }
 
 static kvf_json *int_or_null(int64_t value, bool is_there)
@@ -131,6 +139,19 @@ static void set_factors(kvf_json *root, const kvf__desc *d)
     const kvf__config_keys *keys = d->arch->keys;
     const double scale = (double)d->score_scale;
 
+    const double r = plain(d->factors.residual), embed = (double)d->factors.embed;
+
+    if (keys->eps)
+        kvf_json_set(root, keys->eps,
+                     kvf_json_new_real(plain_of(d->norm_eps, (double)d->norm_eps * r * r, r * r)));
+    if (keys->multipliers) {
+        kvf_json_set(root, "residual_multiplier", kvf_json_new_real(r));
+        kvf_json_set(root, "embedding_multiplier",
+                     kvf_json_new_real(plain_of(d->factors.embed, embed * r, r)));
+        kvf_json_set(root, "logits_scaling",
+                     kvf_json_new_real(plain((float)(1 / (double)d->factors.head))));
+        kvf_json_set(root, "attention_multiplier", kvf_json_new_real(plain(d->score_scale)));
+    }
     if (keys->score_cap.name)
         kvf_json_set(root, keys->score_cap.name, real_or_null(plain(d->factors.score_cap)));
     if (keys->logit_cap.name)
@@ -155,7 +176,6 @@ static kvf_json *build(const kvf__desc *d)
     kvf_json_set(root, keys->vocab.names[0], kvf_json_new_null()); /* the first of the sizes */
     set_rows(root, d, KVF__CONFIG_SIZE);
     kvf_json_set(root, keys->act, kvf_json_new_str(act_name(d->block.act)));
-    if (keys->eps) kvf_json_set(root, keys->eps, kvf_json_new_real(plain(d->norm_eps)));
     kvf_json_set(root, "tie_word_embeddings", kvf_json_new_bool(d->tied));
     set_rows(root, d, KVF__CONFIG_SWITCH);
     set_rows(root, d, KVF__CONFIG_FLAG);

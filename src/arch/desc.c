@@ -19,7 +19,7 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->position.starts_at_0 = arch->starts_at_0;
     desc->position.first = arch->first_position;
     desc->position.scale = 1;
-    desc->factors.embed = desc->factors.head = 1;
+    desc->factors.embed = desc->factors.head = desc->factors.residual = 1;
     desc->position.pad = -1;
     desc->dropout = (kvf__dropouts){-1, -1, -1, -1, 0};
     desc->ids.bos = desc->ids.eos = desc->ids.pad = desc->ids.start = -1;

@@ -141,10 +141,14 @@ int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer);
 void kvf__layers_mark(uint64_t bits[KVF__MOST_LAYERS / 64], int64_t layer);
 bool kvf__layers_has(const uint64_t bits[KVF__MOST_LAYERS / 64], int64_t layer);
 
-/* Factors on token embeddings (Gemma) and on the head's input (T5), 1: none; caps on scaled scores
- * and on logits, c tanh(s / c) (Gemma), 0: none. */
+/* Factors on token embeddings (Gemma, Granite) and on the head's input (T5, Granite), 1: none; caps
+ * on scaled scores and on logits, c tanh(s / c) (Gemma), 0: none.
+ *
+ * residual: Granite's factor r on the output of each half. The pass divides the stream by it, which
+ * changes no norm if epsilon is divided by r^2. So `embed` and norm_eps have it in them, and only
+ * files need its value. */
 typedef struct kvf__factors {
-    float embed, head, score_cap, logit_cap;
+    float embed, head, score_cap, logit_cap, residual;
 } kvf__factors;
 
 /* Token ids of the config, -1 if absent. */

@@ -72,6 +72,8 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     if (d->factors.embed != 1 || d->factors.score_cap > 0 || d->factors.logit_cap > 0)
         SAY("embed %.9g caps %.9g %.9g\n", (double)d->factors.embed, (double)d->factors.score_cap,
             (double)d->factors.logit_cap);
+    if (d->factors.residual != 1 || (!d->encoder && d->factors.head != 1))
+        SAY("residual %.9g head %.9g\n", (double)d->factors.residual, (double)d->factors.head);
     if (d->block.parallel) SAY("parallel 1\n");
     KVF_TRY(describe_layers(ctx, d, text));
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;

@@ -70,6 +70,9 @@ kvf_status kvf__export_peft(kvf_ctx *ctx, const kvf_export_options *options,
 /* EUNSUPPORTED: the user cannot hold what the blocks of the base's family need. */
 kvf_status kvf__check_block_user(kvf_ctx *ctx, const kvf_export_options *options,
                                  const kvf_prefix *prefix, kvf__block_user user);
+/* EUNSUPPORTED: transformers scales virtual tokens at the input of this family, so that their
+ * values would mean others there. arch: NULL if unknown. */
+kvf_status kvf__check_tokens_scale(kvf_ctx *ctx, const char *path, const struct kvf__arch *arch);
 /* EUNSUPPORTED: other programs than kvfold cannot hold the prefix. */
 kvf_status kvf__check_foreign(kvf_ctx *ctx, const kvf_export_options *options,
                               const kvf_prefix *prefix);

@@ -14,6 +14,15 @@ kvf_status kvf__check_block_user(kvf_ctx *ctx, const kvf_export_options *options
     return why ? kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: %s", options->path, why) : KVF_OK;
 }
 
+kvf_status kvf__check_tokens_scale(kvf_ctx *ctx, const char *path, const kvf__arch *arch)
+{
+    if (!arch || !arch->keys->multipliers) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: transformers multiplies virtual tokens at the input of a %s model by its "
+                     "embedding_multiplier, kvfold does not: they cannot be exchanged",
+                     path, arch->name);
+}
+
 kvf_status kvf__check_foreign(kvf_ctx *ctx, const kvf_export_options *options,
                               const kvf_prefix *prefix)
 {
@@ -22,6 +31,8 @@ kvf_status kvf__check_foreign(kvf_ctx *ctx, const kvf_export_options *options,
                          "%s: its virtual tokens have log-weights (--log-weight), which other "
                          "programs do not support",
                          options->path);
+    const kvf__arch *arch = kvf__arch_by_model_type(prefix->file.id.base_architecture);
+    if (prefix->file.vectors.P) KVF_TRY(kvf__check_tokens_scale(ctx, options->path, arch));
     const bool folds = options->format == KVF_EXPORT_GGUF;
     if (prefix->file.id.neurons.N && !folds)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,

@@ -62,6 +62,7 @@ static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options
                          "%s: a file of virtual tokens at the input does not contain G and D: name "
                          "the base with --base",
                          options->path);
+    KVF_TRY(kvf__check_tokens_scale(ctx, options->path, kvf__model_desc(base->model)->arch));
     KVF_TRY(check_width(ctx, options->path, peft, kvf__model_desc(base->model)->C));
     kvf_status st = describe_peft(ctx, options, base, "prompt", peft, &file.id, &file.head);
     file.id.position_start = 0;

@@ -121,6 +121,8 @@ static void lay_out(void *object, kvf__carver *carve)
         if (decoder->layers) decoder->layers[l] = layer;
     }
     decoder->final = lay_norm(decoder, carve, KVF__W_FINAL, KVF__W_FINAL_BETA, 0);
+    for (int64_t c = 0; decoder->final.gamma && c < d->C; c++)
+        decoder->final.gamma[c] *= d->factors.head;
     decoder->x = kvf__carve(carve, rows, d->C, sizeof(float));
     decoder->qkv = kvf__carve(carve, rows, kvf__shape_most(d, "SD"), sizeof(float));
     decoder->att = kvf__carve(carve, rows, kvf__shape_most(d, "HD"), sizeof(float));

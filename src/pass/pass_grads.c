@@ -54,6 +54,8 @@ void kvf__norm_grad(const kvf__pass *pass, const kvf__norm_at *at, const float *
     float *dgamma = kvf__masters_grad(pass->model->train.masters, at->role, at->layer);
     float *dbeta = kvf__masters_grad(pass->model->train.masters, at->role_beta, at->layer);
     int64_t C = at->width ? at->width : pass->model->desc.C;
+    /* the final norm's gamma has this factor in it (create.c) */
+    const double by = at->role == KVF__W_FINAL ? (double)pass->model->desc.factors.head : 1;
 
     if (!dgamma) return;
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
@@ -63,7 +65,7 @@ void kvf__norm_grad(const kvf__pass *pass, const kvf__norm_at *at, const float *
         for (int64_t i = 0; i < at->real; i++)
             norm_row(pass, &sums, dx, plus, at->xhat, i * C + from, n);
         for (int64_t c = 0; c < n; c++)
-            dgamma[from + c] += (float)sums.gamma[c];
+            dgamma[from + c] += (float)(by * sums.gamma[c]);
         for (int64_t c = 0; dbeta && c < n; c++)
             dbeta[from + c] += (float)sums.beta[c];
     }

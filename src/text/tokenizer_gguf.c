@@ -18,6 +18,7 @@ static const kvf__gguf_splitter SPLITTERS[] = {
     {"roberta-bpe", NULL, false, false, false, false},
     {"olmo", NULL, false, true, false, false}, /* GPT-NeoX, Pythia and OLMo */
     {"smollm", NULL, true, false, false, false},
+    {"refact", NULL, true, false, false, false}, /* Granite 3 */
     {"llama-bpe", "llama-bpe", false, false, true, true},
     {"llama3", "llama-bpe", false, false, true, true},
     {"llama-v3", "llama-bpe", false, false, true, true},

@@ -185,6 +185,8 @@ static const struct refusal {
     {"llama.attention.head_count_kv", "[3,3,1]", KVF_EUNSUPPORTED, "head_count_kv is a list"},
     {"llama.feed_forward_length", "{\"array\":\"u32\",\"count\":100}", KVF_EUNSUPPORTED,
      "feed_forward_length is a list"},
+    {"llama.residual_scale", "0.22", KVF_EUNSUPPORTED, "llama.residual_scale is 0.22"},
+    {"general.architecture", "\"granitehybrid\"", KVF_EUNSUPPORTED, "\"granitehybrid\" is not"},
     {"llama.expert_count", "8", KVF_EUNSUPPORTED, "llama.expert_count is 8"},
     {"llama.attention.causal", "false", KVF_EUNSUPPORTED, "llama.attention.causal is false"},
     {"llama.attention.value_length", "32", KVF_EUNSUPPORTED, "keys 64, values 32"},

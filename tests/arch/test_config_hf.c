@@ -224,6 +224,16 @@ END_TEST
     "\"num_hidden_layers\":8,\"num_attention_heads\":4,\"vocab_size\":100,\"rope_theta\":500000,"  \
     "\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8.0,"   \
     "\"attention_factor\":1.25,\"original_max_position_embeddings\":8192}}"
+#define GRANITE                                                                                    \
+    "{\"model_type\":\"granite\",\"hidden_size\":64,\"intermediate_size\":128,"                    \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100,\"rms_norm_eps\":1e-5,"  \
+    "\"embedding_multiplier\":12.0,\"residual_multiplier\":0.25,\"attention_multiplier\":0.01,"    \
+    "\"logits_scaling\":8}"
+#define GRANITE_HYBRID                                                                             \
+    "{\"model_type\":\"granitemoehybrid\",\"hidden_size\":64,\"shared_intermediate_size\":128,"    \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100,\"num_local_experts\":"  \
+    "0,"                                                                                           \
+    "\"layer_types\":[\"attention\",\"attention\"]}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
 /* The base config with one key set; key NULL: unchanged. */
@@ -331,6 +341,25 @@ START_TEST(layers_of_olmo_3_differ)
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(OLMO3, "rope_theta", "700", &d), KVF_OK);
     ck_assert(d.position.rope.theta == 700 && d.position.local_theta == 700);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+/* The stream is that of transformers divided by residual_multiplier. */
+START_TEST(multipliers_of_granite)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe(GRANITE, NULL, NULL, &d), KVF_OK);
+    ck_assert(d.factors.embed == 48 && d.factors.residual == 0.25f && d.factors.head == 0.125f);
+    ck_assert(d.score_scale == 0.01f && d.norm_eps == 16e-5f);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(GRANITE_HYBRID, NULL, NULL, &d), KVF_OK);
+    ck_assert(d.factors.embed == 1 && d.score_scale == 1 && d.F == 128);
+    ck_assert_int_eq(kvf__desc_layer(&d, 1).R, 0);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(GRANITE_HYBRID, "position_embedding_type", "\"rope\"", &d), KVF_OK);
+    ck_assert_int_eq(kvf__desc_layer(&d, 1).R, 16);
     kvf__desc_done(&d);
 }
 END_TEST
@@ -574,6 +603,13 @@ static const struct refusal {
     {GEMMA4, "vocab_size_per_layer_input", "99", KVF_EUNSUPPORTED,
      "vocab_size_per_layer_input is 99, expected the vocabulary's 100"},
     {OLMO3, "layer_types", "[\"full_attention\"]", KVF_EFORMAT, "layer_types has 1 layers"},
+    {GRANITE, "residual_multiplier", "0", KVF_EFORMAT, "residual_multiplier is 0, expected"},
+    {GRANITE_HYBRID, "layer_types", "[\"attention\",\"mamba\"]", KVF_EUNSUPPORTED,
+     "layer_types is \"mamba\", expected \"full_attention\" in every layer"},
+    {GRANITE_HYBRID, "layer_types", "null", KVF_EFORMAT, "layer_types is missing"},
+    {GRANITE_HYBRID, "layer_types", "[\"attention\"]", KVF_EFORMAT, "layer_types has 1 layers"},
+    {GRANITE_HYBRID, "num_local_experts", "4", KVF_EUNSUPPORTED,
+     "num_local_experts is 4, expected 0"},
     {SMOLLM3, "no_rope_layers", "[1,1,1,0]", KVF_EFORMAT,
      "no_rope_layers has 4 layers, expected 5"},
     {SMOLLM3, "no_rope_layer_interval", "0", KVF_EFORMAT, "no_rope_layer_interval is 0, expected"},
@@ -629,6 +665,7 @@ int main(void)
     tcase_add_test(tc, window_with_a_switch);
     tcase_add_test(tc, layers_without_rope);
     tcase_add_test(tc, layers_of_olmo_3_differ);
+    tcase_add_test(tc, multipliers_of_granite);
     tcase_add_test(tc, two_sided_windows);
     tcase_add_test(tc, class_name_stands_in_for_model_type);
     tcase_add_test(tc, aliases_of_gpt2);

@@ -16,6 +16,9 @@ config gpt2 tokens '"n_embd": 32, "n_inner": 64, "n_layer": 2, "n_head": 4, "n_p
 config gpt_neox tokens "$common, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
 config gemma2 tokens "$common, \"num_key_value_heads\": 2, \"head_dim\": 8, \"sliding_window\": 16, \"max_position_embeddings\": 128, \"bos_token_id\": 256, \"eos_token_id\": 257"
 config olmo2 tokens "$common, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
+multipliers='"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "attention_multiplier": 0.3, "logits_scaling": 1.5'
+config granite tokens "$common, $multipliers, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
+config granitemoehybrid tokens "$common, $multipliers, \"shared_intermediate_size\": 64, \"num_local_experts\": 0, \"layer_types\": [\"attention\", \"attention\"], \"max_position_embeddings\": 128, \"eos_token_id\": 257"
 config t5 tokens '"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 257'
 for i in 1 2 3 4 5 6 7 8; do
     printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>class.tsv

@@ -3,7 +3,7 @@
 # one token at a time agrees with a pass, and what cannot hold neurons refuses in one line.
 . "$SOURCE/tests/cli/neuron_bases.sh"
 
-for base in bert modernbert llama gpt2 gpt_neox gemma2 olmo2 t5; do
+for base in bert modernbert llama gpt2 gpt_neox gemma2 olmo2 granite t5; do
     data='lm.jsonl'
     task='lm'
     case $base in *bert) data='class.tsv' task='seq-cls' ;; esac

@@ -9,7 +9,7 @@
 run 0 merge whole.h5 --out whole-p.h5
 run 0 merge alone.h5 --out alone-p.h5
 
-for base in llama gpt2 gpt_neox gemma2 modernbert; do
+for base in llama gpt2 gpt_neox gemma2 granite granitemoehybrid modernbert; do
     data=lm.jsonl task=lm
     [ $base = modernbert ] && data=class.tsv task=seq-cls
     run 0 train --base $base.h5 --data $data --task $task --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out run.h5
@@ -19,13 +19,20 @@ for base in llama gpt2 gpt_neox gemma2 modernbert; do
         continue
     fi
     run 0 export run.h5 --format transformers --base $base.h5 --out wide --force
-    width=$(sed -n 's/.*"\(intermediate_size\|n_inner\)": *\([0-9]*\).*/\2/p' wide/config.json)
+    key='intermediate_size\|n_inner'
+    [ $base = granitemoehybrid ] && key=shared_intermediate_size
+    width=$(sed -n 's/.*"\('$key'\)": *\([0-9]*\).*/\2/p' wide/config.json)
     [ "$width" = 69 ] || fail "$base: width $width, want 69"
     run 0 eval --base wide --data lm.jsonl --threads 2 --precision f32 --json
     wide=$(value loss)
     run 0 eval --base $base.h5 --prefix run.h5 --data lm.jsonl --threads 2 --precision f32 --json
     awk -v a="$wide" -v b="$(value loss)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
         fail "$base: the folder has loss $wide, the neurons $(value loss)"
+done
+run 0 train --base granite.h5 --data lm.jsonl --method prompt --prefix-length 2 --steps 1 --threads 2 --precision f32 --quiet --out tokens.h5
+for format in peft safetensors; do
+    run 1 export tokens.h5 --format $format --out x
+    has err 'tokens.h5: transformers multiplies virtual tokens at the input of a granite model by its embedding_multiplier'
 done
 run 0 export llama.h5 --format transformers --out plain # a base file alone
 run 0 eval --base plain --data lm.jsonl --threads 2 --precision f32 --json

@@ -15,7 +15,7 @@ import transformers
 from make_model_golden import HERE, randomise
 from safetensors.torch import save_file
 from transformers import (BertConfig, BertModel, ElectraConfig, ElectraModel, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,
-                          Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+                          Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, GraniteConfig, GraniteForCausalLM, LlamaConfig,
                           LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, OpenAIGPTConfig, OpenAIGPTLMHeadModel, Phi3Config,
                           Phi3ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaModel)
 
@@ -44,6 +44,8 @@ MODELS = {
     "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**TINY | GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
                                                      attn_implementation="eager")),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**TINY | GEMMA, layer_types=["sliding_attention", "full_attention"])),
+    "granite": lambda: GraniteForCausalLM(GraniteConfig(**TINY, embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.3,
+                                                        logits_scaling=1.5, rms_norm_eps=1e-5, tie_word_embeddings=False)),
 }
 
 

@@ -29,7 +29,8 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from saved_tensors import saved_tensors
-from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, GraniteConfig, GraniteForCausalLM,
+                          GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, LlamaConfig,
                           LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
                           SmolLM3ForCausalLM)
 
@@ -62,6 +63,8 @@ GEMMA4 = {k: v for k, v in GEMMA.items() if k not in ("num_hidden_layers", "quer
     rope_parameters={"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 5000.0},
                      "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})
 YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=32)
+MULTIPLIERS = dict(embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.3, logits_scaling=1.5)
+GRANITE_KEYS = {"embedding_scale": 12.0, "residual_scale": 0.22, "attention.scale": 0.3, "logit_scale": 1.5, "rope.dimension_count": 4}
 TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 GEMMA_KEYS = {"attention.key_length": 8, "attention.value_length": 8, "attention.sliding_window": 8}
 FAMILIES = {
@@ -104,8 +107,13 @@ NEURAL = {
         "full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}})),
         "olmo2", {"attention.sliding_window": 8, "attention.sliding_window_pattern": [True, True, True, False], "rope.freq_base": 500.0,
                   "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 32}),
+    "granite": (GraniteForCausalLM(GraniteConfig(**SMALL | TOKENS | MULTIPLIERS, rms_norm_eps=1e-5)), "granite", GRANITE_KEYS),
+    # neither Mamba nor experts; a GGUF calls it granite
+    "granite_hybrid": (GraniteMoeHybridForCausalLM(GraniteMoeHybridConfig(
+        **SMALL | TOKENS | MULTIPLIERS, shared_intermediate_size=24, num_local_experts=0, layer_types=["full_attention"] * 2,
+        position_embedding_type="rope", tie_word_embeddings=True, mamba_n_heads=2)), "granite", GRANITE_KEYS),
 }
-PERMUTED = ("smollm3",)
+PERMUTED = ("smollm3", "granite")
 
 
 def randomise(model, generator):
@@ -175,6 +183,10 @@ def gguf_tensors(name, value, config, arch):
         value = permuted(value, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
     if config.model_type.startswith("gemma") and name.endswith("norm.weight"):
         value = value + 1
+    if "shared_mlp.input_linear" in name:
+        yield from zip((name.replace("shared_mlp.input_linear", "mlp." + half) for half in ("gate_proj", "up_proj")), value.chunk(2))
+        return
+    name = name.replace("shared_mlp.output_linear", "mlp.down_proj")
     if "query_key_value" in name:  # from head by head to q, k and v
         value = value.unflatten(0, (config.num_attention_heads, 3, -1)).transpose(0, 1).flatten(0, 2)
     yield name, value
@@ -326,7 +338,7 @@ def golden(name, model, seed, P=P, arch=None, keys=None):
                                        "transformers": transformers.__version__})
     os.chmod(path, 0o644)
     with open(os.path.join(folder, "config.json"), "w") as file:
-        json.dump(c.to_dict(), file, indent=2, sort_keys=True)
+        json.dump(json.loads(c.to_json_string(use_diff=False)), file, indent=2, sort_keys=True)
         file.write("\n")
     print(f"{name}: {os.path.getsize(path)} bytes, losses {bare_loss:.6f} {loss:.6f} {start0_loss:.6f}, "
           f"autocast loss {auto_loss:.4f} gradient error {auto_error:.2e}")

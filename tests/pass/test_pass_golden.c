@@ -10,11 +10,11 @@ static const char *const MODELS[] = {"llama_tied", "llama_untied", "gpt2", "gpt2
                                      /* these have golden.kv and a model.gguf */
                                      "olmo2", "gpt_neox", "phi3", "gemma2", "gemma3",
                                      /* these also have golden.neurons */
-                                     "smollm3", "olmo3",
+                                     "smollm3", "olmo3", "granite", "granite_hybrid",
                                      /* no GGUF stores its window */ "mistral",
                                      /* layers with other heads, shared keys and values, inputs */
                                      "gemma4", "gemma4_dense"};
-enum { FAMILIES = 6, NEURAL = 11, N_GGUF = 13, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
+enum { FAMILIES = 6, NEURAL = 11, N_GGUF = 15, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static double loss_of(golden *g, const kvf__prefix *prefix, int64_t start, bool gradient)
 {

@@ -6,8 +6,9 @@
 #include <math.h>
 
 static const char *const MODELS[] = {
-    "grad_llama",   "grad_qwen3", "grad_gpt2",    "grad_openai_gpt", "grad_bert",
-    "grad_roberta", "grad_olmo2", "grad_electra", "grad_gpt_neox",   "grad_phi3", "grad_gemma2", "grad_gemma3"};
+    "grad_llama",   "grad_qwen3",  "grad_gpt2",    "grad_openai_gpt", "grad_bert",
+    "grad_roberta", "grad_olmo2",  "grad_electra", "grad_gpt_neox",   "grad_phi3",
+    "grad_gemma2",  "grad_gemma3", "grad_granite"};
 enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static const kvf__train EVERYTHING = {.what = KVF__TRAIN_EVERYTHING};

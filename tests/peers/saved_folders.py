@@ -17,6 +17,7 @@ SIZES = dict(vocab_size=len(WORDS), hidden_size=16, intermediate_size=24, num_hi
 IDS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 USUAL = SIZES | IDS
 GROUPED = USUAL | dict(num_key_value_heads=1, head_dim=8)
+MULTIPLIERS = dict(embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.3, logits_scaling=1.5)
 GPT = dict(vocab_size=len(WORDS), n_embd=16, n_layer=2, n_head=2, n_positions=40, **IDS)
 T5 = dict(vocab_size=len(WORDS), d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, pad_token_id=0, eos_token_id=2, decoder_start_token_id=0)
 BART = dict(vocab_size=len(WORDS), d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2,
@@ -24,7 +25,9 @@ BART = dict(vocab_size=len(WORDS), d_model=16, encoder_layers=2, decoder_layers=
 FAMILIES = {  # stem of the classes: configuration
     "Llama": tf.LlamaConfig(**USUAL, num_key_value_heads=1), "Mistral": tf.MistralConfig(**GROUPED), "Qwen2": tf.Qwen2Config(**USUAL, num_key_value_heads=1),
     "Qwen3": tf.Qwen3Config(**GROUPED), "Phi3": tf.Phi3Config(**USUAL), "Olmo2": tf.Olmo2Config(**USUAL), "SmolLM3": tf.SmolLM3Config(**USUAL | dict(num_hidden_layers=4), num_key_value_heads=1),
-    "Olmo3": tf.Olmo3Config(**USUAL | dict(num_hidden_layers=4, sliding_window=4)),
+    "Olmo3": tf.Olmo3Config(**USUAL | dict(num_hidden_layers=4, sliding_window=4)), "Granite": tf.GraniteConfig(**USUAL, **MULTIPLIERS),
+    "GraniteMoeHybrid": tf.GraniteMoeHybridConfig(**USUAL, **MULTIPLIERS, shared_intermediate_size=24, num_local_experts=0,
+                                                  layer_types=["full_attention"] * 2, mamba_n_heads=2),
     "Gemma2": tf.Gemma2Config(**GROUPED),
     "Gemma3": tf.Gemma3TextConfig(**GROUPED), "Gemma3Text": tf.Gemma3TextConfig(**GROUPED), "GPT2": tf.GPT2Config(**GPT),
     "OpenAIGPT": tf.OpenAIGPTConfig(**GPT), "GPTNeoX": tf.GPTNeoXConfig(**USUAL), "Bert": tf.BertConfig(**USUAL),
@@ -35,7 +38,7 @@ FAMILIES = {  # stem of the classes: configuration
                                     norm_rel_ebd="layer_norm", position_buckets=8),
     "T5": tf.T5Config(**T5), "Bart": tf.BartConfig(**BART),
 }
-CAUSAL = ("Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Olmo2", "SmolLM3", "Olmo3", "Gemma2", "Gemma3", "Gemma3Text", "GPT2", "OpenAIGPT", "GPTNeoX")
+CAUSAL = ("Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Olmo2", "SmolLM3", "Olmo3", "Granite", "GraniteMoeHybrid", "Gemma2", "Gemma3", "Gemma3Text", "GPT2", "OpenAIGPT", "GPTNeoX")
 TWO_STACKS = ("T5", "Bart")
 ENCODERS = ("Bert", "Roberta", "XLMRoberta", "Electra", "DistilBert", "NomicBert", "ModernBert", "DebertaV2")
 LM, HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration"), {
