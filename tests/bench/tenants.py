@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Many tenants on one server: time until ready, memory, cold and warm first tokens, lists, and mixed prefixes.
+"""Many tenants on one server: time until ready, memory, cold and warm first tokens, lists, mixed prefixes, and common text.
 
   tenants.py --kvfold build/kvfold --base MODEL --from prefix.h5 [--work DIR]
 
@@ -66,11 +66,11 @@ class Server:
         self.process.wait(120)
 
 
-def first_token(connection, name):
+def first_token(connection, name, prompt="Internet, noun:"):
     """Seconds until the first byte of the answer's text."""
     begin = time.monotonic()
     connection.request("POST", "/v1/completions", json.dumps({
-        "model": name, "prompt": "Internet, noun:", "max_tokens": 1, "temperature": 0, "stream": True}),
+        "model": name, "prompt": prompt, "max_tokens": 1, "temperature": 0, "stream": True}),
         {"Content-Type": "application/json"})
     response = connection.getresponse()
     if response.status != 200:
@@ -182,6 +182,19 @@ def measure_mixed(args):
               f"{statistics.median(many) / statistics.median(one):.2f} | {quantiles(times[0])} | {quantiles(times[1])} |", flush=True)
 
 
+def measure_common(args):
+    """A text of 850 words or so in front of a short question, ten times, with and without --cache-memory."""
+    words = "The rules of this library are simple and old: return every book in time and speak softly near the windows".split()
+    text = " ".join(random.Random(4).choice(words) for _ in range(850))
+    print("| common text | first token |\n|---|---|")
+    for name, options in ("read each time", []), ("`--cache-memory 1G`", ["--cache-memory", "1G"]):
+        server = Server(args, *options)
+        connection = server.connect()
+        times = [first_token(connection, "bare", f"{text} Question {i}: may I sing?") for i in range(11)]
+        server.stop()
+        print(f"| {name} | {quantiles(times[1:])} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kvfold", required=True)
@@ -192,15 +205,15 @@ def main():
     parser.add_argument("--memory", type=int, default=256, help="--prefix-memory in MiB")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--precision", default="auto")
-    parser.add_argument("--only", choices=["folder", "mixed"])
+    parser.add_argument("--only", choices=["folder", "mixed", "common"])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         args.work = args.work or temporary
-        make_prefixes(args)
-        if args.only != "mixed":
-            measure_folder(args)
-        if args.only != "folder":
-            measure_mixed(args)
+        if args.only != "common":
+            make_prefixes(args)
+        for name, measure in ("folder", measure_folder), ("mixed", measure_mixed), ("common", measure_common):
+            if args.only in (None, name):
+                measure(args)
 
 
 if __name__ == "__main__":
