@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the ABI of the shared library. It exports only the functions of the public headers, the
-# stable ones with the version KVFOLD_0. The stable functions, struct members with offsets, and enum
+# stable ones with the version KVFOLD_0, and the hooks that the command uses, with KVFOLD_HOOKS. The stable functions, struct members with offsets, and enum
 # values equal those in abi.txt.
 # Additions to the headers are added to abi.txt, too (`tests/abi.sh --list ROOT CC >tests/abi.txt`).
 # Changes and removals break programs and require another soversion.
@@ -77,13 +77,21 @@ if [ -n "$list" ]; then
 fi
 diff -u "$root/tests/abi.txt" "$folder/abi.txt" || failed=1
 
+# The hooks of the map are the names of src/hooks that src/cli uses.
+sed -n '/^KVFOLD_HOOKS/,/^}/s/^ *\(kvf__[a-z0-9_]*\);$/\1/p' "$root/src/libkvfold.map" >"$folder/hooks"
+grep -ohE 'kvf__[a-z0-9_]+' "$root"/src/cli/*.[ch] | sort -u >"$folder/used"
+grep -ohE '^(extern |static inline )?[a-z][^(={]*[ *]kvf__[a-z0-9_]+[(;]' "$root"/src/hooks/*.h | grep -v '^static\|^typedef\|^struct' |
+    grep -oE 'kvf__[a-z0-9_]+[(;]' | tr -d '(;' | sort -u | comm -12 - "$folder/used" >"$folder/hooks.used"
+diff -u "$folder/hooks.used" "$folder/hooks" || failed=1
+
 # Exports: NAME@@VERSION
 nm -D --defined-only "$3" | awk '$2 != "A" { print $3 }' | sort >"$folder/exports"
+sed 's/$/@@KVFOLD_HOOKS/' "$folder/hooks" >"$folder/hooks.wanted"
 functions "$folder/all" | while read -r name; do
     version=KVFOLD_EXPERIMENTAL
     ! grep -qx "$name" "$folder/stable.names" || version=KVFOLD_0
     echo "$name@@$version"
-done | sort >"$folder/wanted"
+done | sort - "$folder/hooks.wanted" >"$folder/wanted"
 diff -u "$folder/wanted" "$folder/exports" || failed=1
 # Options can get more members later: they end in `reserved`, which every library checks for zeros.
 tr '\n' ' ' <"$folder/stable" | sed 's/typedef struct/\n&/g' | grep -o 'typedef struct kvf_[a-z_]*options *{[^}]*}' |
