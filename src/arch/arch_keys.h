@@ -66,6 +66,7 @@ typedef struct kvf__config_keys {
     kvf__config_number score_cap, logit_cap;
     kvf__config_number proportional; /* fraction of a head rotated by proportional rope, also the
                                         default kind; no name: no such kind */
+    const char *query_growth;        /* beta inside of rope_parameters (desc.h); NULL: none */
     bool multipliers;                /* Granite's, see kvf__config_multipliers */
     bool no_defaults; /* keys of `fixed` and layer_types have no default that is supported */
     const struct kvf__layer_keys *by_layer; /* keys of per-layer differences; NULL: none */

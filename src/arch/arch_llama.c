@@ -1,9 +1,10 @@
 /* Llama and relatives: pre-norm blocks with RMSNorm, RoPE and a gated feed-forward
  * (modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py,
- * modeling_smollm3.py, modeling_granite.py, modeling_granitemoehybrid.py). The weights of Mistral,
- * Qwen, SmolLM3 and Granite are Llama's, except for q_norm and k_norm. SmolLM3 has layers without
- * rope, Granite factors on embeddings, halves, logits and scores. GGUF names are those of
- * llama.cpp's converter (gguf-py, constants.py). */
+ * modeling_smollm3.py, modeling_granite.py, modeling_granitemoehybrid.py, modeling_ministral3.py).
+ * The weights of Mistral, Qwen, SmolLM3 and Granite are Llama's, except for q_norm and k_norm.
+ * SmolLM3 has layers without rope, Granite factors on embeddings, halves, logits and scores,
+ * Ministral 3 one on queries. GGUF names are those of llama.cpp's converter (gguf-py,
+ * constants.py). */
 #include "arch.h"
 
 static const kvf__weight llama_weights[] = {
@@ -67,6 +68,19 @@ static const kvf__config_keys mistral_keys = {
     .head_dim = {{"head_dim"}, KVF__DERIVED},
     .positions = {{"max_position_embeddings"}, 131072},
     .sliding_window = {{"sliding_window"}, 4096},
+};
+
+static const kvf__config_keys ministral3_keys = {
+    KVF__USUAL_SIZES,
+    .eps = "rms_norm_eps",
+    .eps_otherwise = 1e-5,
+    .act = "hidden_act",
+    .attention_dropout.name = "attention_dropout",
+    .kv_heads = {{"num_key_value_heads"}, 8},
+    .head_dim = {{"head_dim"}, 128},
+    .positions = {{"max_position_embeddings"}, 262144},
+    .sliding_window = {{"sliding_window"}, KVF__DERIVED},
+    .query_growth = "llama_4_scaling_beta",
 };
 
 static const kvf__config_keys qwen2_keys = {
@@ -154,6 +168,15 @@ static const kvf__arch rows[] = {
         .class_stem = "Mistral",
         LLAMA_ROW,
         .keys = &mistral_keys,
+    },
+    {
+        .name = "ministral3",
+        .inside = "mistral3",
+        .class_stem = "Ministral3",
+        .gguf = "mistral3",
+        LLAMA_ROW,
+        .keys = &ministral3_keys,
+        .gguf_permuted = true,
     },
     {
         .name = "qwen2",

@@ -11,8 +11,13 @@
 #include <string.h>
 
 /* Prefixes besides the family's own. */
-static const char *const prefixes[] = {
-    "", "model.", "transformer.", "encoder.", "model.language_model.", "nomic_bert.encoder."};
+static const char *const prefixes[] = {"",
+                                       "model.",
+                                       "transformer.",
+                                       "encoder.",
+                                       "model.language_model.",
+                                       "language_model.model.",
+                                       "nomic_bert.encoder."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
 typedef struct binding {
@@ -60,6 +65,8 @@ static bool find_weight(const binding *b, const kvf__weight *weight, int64_t lay
         return weight->gguf && kvf__name_format(name, "", weight->gguf, layer) &&
                find_tensor(b, name, at);
     if (find_renamed(b, canonical, at)) return true;
+    if (outside && kvf__name_format(name, "language_model.", weight->hf, layer))
+        return find_renamed(b, name, at);
     for (size_t i = 0; !outside && i < N_PREFIXES; i++)
         if (kvf__name_format(name, prefixes[i], weight->hf, layer) && find_renamed(b, name, at))
             return true;

@@ -101,21 +101,27 @@ static kvf_status read_long(const kvf__config *c, const kvf__table *table, kvf__
 static kvf_status read_yarn(const kvf__config *c, kvf__desc *desc)
 {
     kvf__rope *rope = &desc->position.rope;
-    double attn_factor;
+    double attn_factor, divided, beta = 0;
 
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.original_context_length",
                              (double)desc->position.max, &rope->original));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.attn_factor", 1, &attn_factor));
+    KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.yarn_log_multiplier", 0, &divided));
+    if (desc->arch->keys->query_growth)
+        KVF_TRY(kvf__config_real(c, c->root, "attention.temperature_scale", 0, &beta));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.yarn_beta_fast", 32, &rope->beta_fast));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.yarn_beta_slow", 1, &rope->beta_slow));
-    if (rope->original < 1 || !(rope->beta_fast > 0) || !(rope->beta_slow > 0))
+    if (rope->original < 1 || !(rope->beta_fast > 0) || !(rope->beta_slow > 0) || divided < 0 ||
+        beta < 0)
         return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: yarn with original_context_length %g, beta_fast %g, "
-                         "beta_slow %g, expected positive numbers",
-                         c->where, rope->original, rope->beta_fast, rope->beta_slow);
+                         "%s: yarn with original_context_length %g, beta_fast %g, beta_slow %g, "
+                         "log_multiplier %g, temperature_scale %g, expected positive numbers",
+                         c->where, rope->original, rope->beta_fast, rope->beta_slow, divided, beta);
+    desc->position.query_growth = (float)beta;
     rope->kind = KVF__ROPE_YARN;
     rope->truncate = true;
-    rope->attention_factor = attn_factor * kvf__yarn_mscale(rope->factor, 1);
+    rope->attention_factor = attn_factor * kvf__yarn_mscale(rope->factor, 1) /
+                             kvf__yarn_mscale(rope->factor, divided);
     return KVF_OK;
 }
 

@@ -242,6 +242,20 @@ static kvf_status read_kind(const kvf__config *c, const kvf_json *dict, kvf__des
                            "default, linear, llama3, yarn or longrope");
 }
 
+/* Reads the factor on queries, which counts original lengths. */
+static kvf_status read_query_growth(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
+{
+    const char *key = desc->arch->keys->query_growth;
+    double beta;
+
+    KVF_TRY(kvf__config_real(c, dict, key, NAN, &beta));
+    if (beta < 0 || beta > 100 || (beta > 0 && desc->position.rope.kind != KVF__ROPE_YARN))
+        return kvf__config_bad(c, KVF_EUNSUPPORTED, key, kvf_json_get(dict, key),
+                               "0, or a positive number with rope_type yarn");
+    desc->position.query_growth = (float)beta;
+    return KVF_OK;
+}
+
 /* A non-empty rope_scaling precedes rope_parameters, and theta inside the dictionary precedes theta
  * outside. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
@@ -271,5 +285,6 @@ kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
                          "%s: original_max_position_embeddings is %g, "
                          "expected a positive number",
                          c->where, rope->original);
-    return read_kind(c, dict, desc);
+    KVF_TRY(read_kind(c, dict, desc));
+    return keys->query_growth ? read_query_growth(c, dict, desc) : KVF_OK;
 }

@@ -89,6 +89,9 @@ static kvf_json *scaling_of(const kvf__desc *d)
     kvf_json_set(scaling, "beta_fast", kvf_json_new_real(rope->beta_fast));
     kvf_json_set(scaling, "beta_slow", kvf_json_new_real(rope->beta_slow));
     kvf_json_set(scaling, "attention_factor", kvf_json_new_real(rope->attention_factor));
+    if (d->arch->keys->query_growth)
+        kvf_json_set(scaling, d->arch->keys->query_growth,
+                     kvf_json_new_real(plain(d->position.query_growth)));
     kvf_json_set(scaling, "truncate", kvf_json_new_bool(rope->truncate));
     return scaling;
 }

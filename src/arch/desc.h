@@ -131,12 +131,16 @@ typedef struct kvf__positions {
     float *divisors;
     float *inv_freq; /* rope: [R/2] in f32 arithmetic as in transformers, scaling applied; owned */
     float scale;     /* factor on cos and sin (yarn, longrope), else 1 */
+    /* beta of the factor on queries behind the original length (Llama 4, Ministral 3), 0: none */
+    float query_growth;
     double local_theta;    /* rope base of local layers, without scaling; 0: that of all layers */
     int64_t local_rotated; /* R of local layers with local_theta */
     float *local_inv_freq; /* [R/2] of local layers with local_theta, owned */
 } kvf__positions;
 /* Returns the window of a layer, 0: none. */
 int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer);
+/* Returns the factor on queries at a position, 1 + beta log(1 + floor(position / original)). */
+float kvf__query_scale(const kvf__positions *positions, int64_t position);
 /* Marks or tests a layer of `global` or `no_rope`. */
 void kvf__layers_mark(uint64_t bits[KVF__MOST_LAYERS / 64], int64_t layer);
 bool kvf__layers_has(const uint64_t bits[KVF__MOST_LAYERS / 64], int64_t layer);

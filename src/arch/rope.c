@@ -15,6 +15,13 @@ double kvf__yarn_mscale(double factor, double mscale)
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
+float kvf__query_scale(const kvf__positions *positions, int64_t position)
+{
+    if (!(positions->query_growth > 0) || (double)position < positions->rope.original) return 1;
+    const double lengths = floor((double)position / positions->rope.original);
+    return (float)(1 + (double)positions->query_growth * log(1 + lengths));
+}
+
 static float scaled_llama3(const kvf__rope *rope, float inv)
 {
     float factor = (float)rope->factor, low = (float)rope->low_freq_factor;

@@ -84,6 +84,7 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
         r->factor, r->low_freq_factor, r->high_freq_factor);
     SAY("original %.17g beta %.17g %.17g attention %.9g truncate %d\n", r->original, r->beta_fast,
         r->beta_slow, (double)d->position.scale, r->truncate);
+    if (d->position.query_growth > 0) SAY("queries %.9g\n", (double)d->position.query_growth);
     if (r->kind == KVF__ROPE_PROPORTIONAL) SAY("partial %.17g\n", r->partial);
     for (int64_t i = 0; d->position.divisors && i < d->position.rotated / 2; i++)
         SAY("divisor %.9g\n", (double)d->position.divisors[i]);

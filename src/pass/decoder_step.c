@@ -303,6 +303,9 @@ static void finish_head(const worker *w, int64_t l, int64_t m, int64_t h)
         normalise_head(w, l, head, m, h);
     if (d->position.kind == KVF__POS_ROPE && h < d->H + layer.G)
         rotate(w, l, head, w->decoder->position[m]);
+    const float by = h < d->H ? kvf__query_scale(&d->position, w->decoder->position[m]) : 1;
+    for (int64_t i = 0; by != 1 && i < layer.D; i++)
+        head[i] *= by;
     if (h >= d->H) kvf__from_f32(act, head, cached_head(w, &layer, m, h), layer.D);
 }
 

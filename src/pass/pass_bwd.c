@@ -159,6 +159,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     const kvf__layer_shape layer = kvf__desc_layer(d, l);
 
     if (kvf__layer_place(d, l) == KVF__PLACE_CROSS) KVF_TRY(kvf__pass_source_kv_bwd(ctx, pass, l));
+    kvf__pass_scale_queries(pass, l, pass->bwd.dqkv);
     if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens,
                          (d->H + 2 * layer.G) * layer.D, d->H + (layer.from == l ? layer.G : 0),

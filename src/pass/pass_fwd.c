@@ -119,6 +119,27 @@ static kvf_status set_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inp
     return kvf__pass_set_row_dropout(ctx, pass, input);
 }
 
+enum { MOST_D = 1024 }; /* see desc.c */
+
+void kvf__pass_scale_queries(const kvf__pass *pass, int64_t l, void *qkv)
+{
+    const kvf__desc *d = &pass->model->desc;
+    const int64_t D = kvf__desc_layer(d, l).D, width = kvf__qkv_width(d, l);
+    const kvf__dtype act = pass->model->act;
+    float head[MOST_D];
+
+    for (int64_t i = 0; d->position.query_growth > 0 && i < pass->batch->n_tokens; i++) {
+        const float by = kvf__query_scale(&d->position, pass->fwd.position[i]);
+        for (int64_t h = 0; by != 1 && h < d->H; h++) {
+            void *at = kvf__act_row(act, kvf__act_row(act, qkv, i, width), h, D);
+            kvf__to_f32(act, at, head, D);
+            for (int64_t c = 0; c < D; c++)
+                head[c] *= by;
+            kvf__from_f32(act, head, at, D);
+        }
+    }
+}
+
 /* ---- a block --------------------------------------------------------------------------------- */
 
 static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
@@ -139,6 +160,7 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
         m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * layer.G) * layer.D,
                          d->H + (own ? layer.G : 0), layer.D, layer.R, pass->fwd.position,
                          kvf__rope_of(m, l)->cos, kvf__rope_of(m, l)->sin, false);
+    kvf__pass_scale_queries(pass, l, keep->qkv);
     kvf__pass_shared_fwd(pass, l);
     if (pass->cache && own)
         kvf__cache_append(pass->cache, l, pass->batch, pass->slot, keep->qkv, d->H);

@@ -140,6 +140,8 @@ struct kvf__pass {
 kvf_status kvf__pass_alloc(kvf_ctx *ctx, kvf__pass *pass);
 /* Packs weights of layer l, if necessary, for the next directions (KVF__PACK_...). */
 kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions);
+/* Multiplies queries, or their gradients, by the factor of their positions (Ministral 3). */
+void kvf__pass_scale_queries(const kvf__pass *pass, int64_t l, void *qkv);
 /* Recomputes kept[l] of the last forward pass, if layers share it. */
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
 

@@ -234,6 +234,11 @@ END_TEST
     "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100,\"num_local_experts\":"  \
     "0,"                                                                                           \
     "\"layer_types\":[\"attention\",\"attention\"]}"
+#define MINISTRAL3                                                                                 \
+    "{\"model_type\":\"ministral3\",\"hidden_size\":64,\"intermediate_size\":128,"                 \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"vocab_size\":100,\"rope_parameters\":"    \
+    "{\"type\":\"yarn\",\"rope_theta\":1e6,\"factor\":16.0,\"mscale\":1.0,\"mscale_all_dim\":1.0," \
+    "\"original_max_position_embeddings\":16384,\"llama_4_scaling_beta\":0.1}}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
 /* The base config with one key set; key NULL: unchanged. */
@@ -360,6 +365,23 @@ START_TEST(multipliers_of_granite)
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(GRANITE_HYBRID, "position_embedding_type", "\"rope\"", &d), KVF_OK);
     ck_assert_int_eq(kvf__desc_layer(&d, 1).R, 16);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+/* Queries behind the original length grow; in a model with towers the text model is read. */
+START_TEST(queries_of_ministral_3_grow)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe("{\"model_type\":\"mistral3\",\"vision_config\":{}}", "text_config",
+                              MINISTRAL3, &d),
+                     KVF_OK);
+    ck_assert_str_eq(d.arch_name, "ministral3");
+    ck_assert(d.D == 128 && d.position.scale == 1 && d.position.window == 0);
+    ck_assert(kvf__query_scale(&d.position, 16383) == 1);
+    ck_assert(kvf__query_scale(&d.position, 16384) == (float)(1 + 0.1f * log(2)));
+    ck_assert(kvf__query_scale(&d.position, 40000) == (float)(1 + 0.1f * log(3)));
     kvf__desc_done(&d);
 }
 END_TEST
@@ -512,7 +534,7 @@ static const struct refusal {
     const char *line; /* part of the message */
 } refusals[] = {
     {LLAMA, "model_type", "\"albert\"", KVF_EUNSUPPORTED,
-     "\"albert\" is not supported (llama, mistral, qwen2"},
+     "\"albert\" is not supported (llama, mistral, ministral3"},
     {MODERNBERT, "norm_bias", "true", KVF_EUNSUPPORTED, "norm_bias is true, expected false"},
     {MODERNBERT, "attention_bias", "true", KVF_EUNSUPPORTED, "expected false"},
     {MODERNBERT, "local_attention", "0", KVF_EFORMAT, "a positive integer"},
@@ -610,6 +632,11 @@ static const struct refusal {
     {GRANITE_HYBRID, "layer_types", "[\"attention\"]", KVF_EFORMAT, "layer_types has 1 layers"},
     {GRANITE_HYBRID, "num_local_experts", "4", KVF_EUNSUPPORTED,
      "num_local_experts is 4, expected 0"},
+    {MINISTRAL3, "rope_parameters", "null", KVF_EFORMAT, "llama_4_scaling_beta is missing"},
+    {MINISTRAL3, "rope_parameters", "{\"llama_4_scaling_beta\":0.1}", KVF_EUNSUPPORTED,
+     "llama_4_scaling_beta is 0.1, expected 0, or a positive number with rope_type yarn"},
+    {"{\"model_type\":\"mistral3\"}", NULL, NULL, KVF_EUNSUPPORTED,
+     "\"mistral3\" is not supported"},
     {SMOLLM3, "no_rope_layers", "[1,1,1,0]", KVF_EFORMAT,
      "no_rope_layers has 4 layers, expected 5"},
     {SMOLLM3, "no_rope_layer_interval", "0", KVF_EFORMAT, "no_rope_layer_interval is 0, expected"},
@@ -666,6 +693,7 @@ int main(void)
     tcase_add_test(tc, layers_without_rope);
     tcase_add_test(tc, layers_of_olmo_3_differ);
     tcase_add_test(tc, multipliers_of_granite);
+    tcase_add_test(tc, queries_of_ministral_3_grow);
     tcase_add_test(tc, two_sided_windows);
     tcase_add_test(tc, class_name_stands_in_for_model_type);
     tcase_add_test(tc, aliases_of_gpt2);

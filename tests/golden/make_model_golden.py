@@ -31,7 +31,7 @@ from safetensors.torch import save_file
 from saved_tensors import saved_tensors
 from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, GraniteConfig, GraniteForCausalLM,
                           GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, LlamaConfig,
-                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
+                          LlamaForCausalLM, Ministral3Config, Ministral3ForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
                           SmolLM3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -112,8 +112,13 @@ NEURAL = {
     "granite_hybrid": (GraniteMoeHybridForCausalLM(GraniteMoeHybridConfig(
         **SMALL | TOKENS | MULTIPLIERS, shared_intermediate_size=24, num_local_experts=0, layer_types=["full_attention"] * 2,
         position_embedding_type="rope", tie_word_embeddings=True, mamba_n_heads=2)), "granite", GRANITE_KEYS),
+    # queries grow at positions 16 and 32
+    "ministral3": (Ministral3ForCausalLM(Ministral3Config(**SMALL | TOKENS, head_dim=8, rope_parameters=YARN | dict(
+        original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.7))), "mistral3",
+        {"attention.key_length": 8, "attention.value_length": 8, "rope.freq_base": 500.0, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+         "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 1.0, "attention.temperature_scale": 0.7}),
 }
-PERMUTED = ("smollm3", "granite")
+PERMUTED = ("smollm3", "granite", "mistral3")
 
 
 def randomise(model, generator):

@@ -10,11 +10,11 @@ static const char *const MODELS[] = {"llama_tied", "llama_untied", "gpt2", "gpt2
                                      /* these have golden.kv and a model.gguf */
                                      "olmo2", "gpt_neox", "phi3", "gemma2", "gemma3",
                                      /* these also have golden.neurons */
-                                     "smollm3", "olmo3", "granite", "granite_hybrid",
+                                     "smollm3", "olmo3", "granite", "granite_hybrid", "ministral3",
                                      /* no GGUF stores its window */ "mistral",
                                      /* layers with other heads, shared keys and values, inputs */
                                      "gemma4", "gemma4_dense"};
-enum { FAMILIES = 6, NEURAL = 11, N_GGUF = 15, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
+enum { FAMILIES = 6, NEURAL = 11, N_GGUF = 16, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static double loss_of(golden *g, const kvf__prefix *prefix, int64_t start, bool gradient)
 {
@@ -284,18 +284,29 @@ START_TEST(gguf_is_the_same_model)
 }
 END_TEST
 
-/* Gemma 4 in its published form: the text model's tensors inside a model with towers. */
+/* Gemma 4 and Ministral 3 in their published form: the text model's tensors inside a model with
+ * towers. */
+static const struct {
+    const char *model, *prefix, *head;
+} INSIDE[] = {{"gemma4", "model.language_model.", ""},
+              {"ministral3", "language_model.model.", "language_model."},
+              {"ministral3", "model.language_model.", ""}};
+
 START_TEST(text_model_is_found_inside_another)
 {
     golden g;
-    kvf__desc desc = golden_open(&g, "gemma4");
+    kvf__desc desc = golden_open(&g, INSIDE[_i].model);
     kvf__table table = {0};
     char name[128];
 
     for (size_t i = 0; i < g.weights.table.n; i++) {
         const kvf__tensor *from = &g.weights.table.items[i];
         const bool inside = !strncmp(from->name, "model.", 6);
-        snprintf(name, sizeof name, "%s%s", inside ? "model.language_model." : "",
+        const bool head = !strncmp(from->name, "lm_head.", 8);
+        snprintf(name, sizeof name, "%s%s",
+                 inside ? INSIDE[_i].prefix
+                 : head ? INSIDE[_i].head
+                        : "",
                  from->name + (inside ? 6 : 0));
         ck_assert_int_eq(kvf__table_add(g.ctx, &table, name, from->view), KVF_OK);
     }
@@ -319,7 +330,7 @@ int main(void)
     tcase_add_loop_test(cases, neurons_match, NEURAL, N_GGUF);
     tcase_add_loop_test(cases, gguf_of_qwen_is_the_same_model, 0, 2);
     tcase_add_loop_test(cases, gguf_is_the_same_model, FAMILIES, N_GGUF);
-    tcase_add_test(cases, text_model_is_found_inside_another);
+    tcase_add_loop_test(cases, text_model_is_found_inside_another, 0, 3);
     tcase_add_test(cases, bf16_gradient_is_no_worse_than_autocast);
     suite_add_tcase(suite, cases);
     return ck_main(suite);

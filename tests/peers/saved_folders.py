@@ -25,7 +25,8 @@ BART = dict(vocab_size=len(WORDS), d_model=16, encoder_layers=2, decoder_layers=
 FAMILIES = {  # stem of the classes: configuration
     "Llama": tf.LlamaConfig(**USUAL, num_key_value_heads=1), "Mistral": tf.MistralConfig(**GROUPED), "Qwen2": tf.Qwen2Config(**USUAL, num_key_value_heads=1),
     "Qwen3": tf.Qwen3Config(**GROUPED), "Phi3": tf.Phi3Config(**USUAL), "Olmo2": tf.Olmo2Config(**USUAL), "SmolLM3": tf.SmolLM3Config(**USUAL | dict(num_hidden_layers=4), num_key_value_heads=1),
-    "Olmo3": tf.Olmo3Config(**USUAL | dict(num_hidden_layers=4, sliding_window=4)), "Granite": tf.GraniteConfig(**USUAL, **MULTIPLIERS),
+    "Olmo3": tf.Olmo3Config(**USUAL | dict(num_hidden_layers=4, sliding_window=4)), "Ministral3": tf.Ministral3Config(**GROUPED),
+    "Granite": tf.GraniteConfig(**USUAL, **MULTIPLIERS),
     "GraniteMoeHybrid": tf.GraniteMoeHybridConfig(**USUAL, **MULTIPLIERS, shared_intermediate_size=24, num_local_experts=0,
                                                   layer_types=["full_attention"] * 2, mamba_n_heads=2),
     "Gemma2": tf.Gemma2Config(**GROUPED),
@@ -38,7 +39,7 @@ FAMILIES = {  # stem of the classes: configuration
                                     norm_rel_ebd="layer_norm", position_buckets=8),
     "T5": tf.T5Config(**T5), "Bart": tf.BartConfig(**BART),
 }
-CAUSAL = ("Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Olmo2", "SmolLM3", "Olmo3", "Granite", "GraniteMoeHybrid", "Gemma2", "Gemma3", "Gemma3Text", "GPT2", "OpenAIGPT", "GPTNeoX")
+CAUSAL = ("Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Olmo2", "SmolLM3", "Olmo3", "Ministral3", "Granite", "GraniteMoeHybrid", "Gemma2", "Gemma3", "Gemma3Text", "GPT2", "OpenAIGPT", "GPTNeoX")
 TWO_STACKS = ("T5", "Bart")
 ENCODERS = ("Bert", "Roberta", "XLMRoberta", "Electra", "DistilBert", "NomicBert", "ModernBert", "DebertaV2")
 LM, HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration"), {
