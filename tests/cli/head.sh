@@ -48,3 +48,25 @@ done
 run 2 train --base bert --data a=rows.tsv --data b=rows.tsv --task seq-cls --method head --out two.h5
 has err 'method head has no prefix'
 absent lm.h5 refused.h5 two.h5
+
+# a tokenizer that appends EOS, as Qwen3-Embedding's: the head reads the state behind it
+"$MAKE_TINY" tokens 1 && cp -r tokens appends || exit 1
+cat >post.json <<'END'
+"version": "1.0", "post_processor": {"type": "TemplateProcessing",
+"single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+"pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+"special_tokens": {"</s>": {"id": "</s>", "ids": [257], "tokens": ["</s>"]}}},
+END
+sed -i -e '/"version": "1.0",/r post.json' -e '//d' appends/tokenizer.json
+printf '%s\n' '{"model_type": "qwen3", "vocab_size": 258, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8,' \
+    '"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.3, "eos_token_id": 257, "pad_token_id": 257}' >qwen3.json
+sed 's/	/<\/s>	/' rows.tsv >ended.tsv
+for row in 'tokens rows' 'tokens ended' 'appends rows'; do
+    set -- $row
+    run 0 new-base --config qwen3.json --tokenizer $1 --out $1.h5 --force --quiet
+    run 0 train --base $1.h5 --data $2.tsv --task seq-cls --method head --steps 1 --threads 2 --precision f32 --seed 2 --quiet --force --out run.h5
+    run 0 eval --base $1.h5 --prefix run.h5 --data $2.tsv --threads 2 --precision f32 --json
+    value loss >$1-$2.loss
+done
+same tokens-ended.loss appends-rows.loss
+cmp -s tokens-rows.loss appends-rows.loss && fail 'the loss is that without EOS'
