@@ -65,7 +65,8 @@ const char *kvf__choice_at(const char *alternatives, int index, size_t *n);
 
 /* Values of --chat-template, shared by several commands. */
 #define KVF__CHAT_TEMPLATES                                                                        \
-    "auto|none|rendered|chatml|llama3|mistral|gemma|phi3|phi4|phi4-mini|olmo2|no-system|NAME:DATE"
+    "auto|none|rendered|chatml|llama3|mistral|gemma|phi3|phi4|phi4-mini|olmo2|granite|no-system|"  \
+    "NAME:DATE"
 
 /* Collects candidates and keeps the one nearest to a mistyped word; NULL: none is near. */
 typedef struct kvf__nearest {

@@ -40,6 +40,8 @@ static const chat_row KINDS[] = {
      THREE_ROLES},
     {KVF__CHAT_PHI4_MINI, "phi4-mini", KVF__FORM_PLAIN, "<|", "|>", "<|end|>", NULL, EOS_LAST},
     {KVF__CHAT_OLMO2, "olmo2", KVF__FORM_PLAIN, "<|", "|>\n", "", "\n", BOS | THREE_ROLES},
+    {KVF__CHAT_GRANITE, "granite", KVF__FORM_PLAIN, "<|start_of_role|>", "<|end_of_role|>",
+     "<|end_of_text|>", "\n", 0},
 };
 enum { N_KINDS = sizeof KINDS / sizeof *KINDS };
 

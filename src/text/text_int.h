@@ -152,6 +152,7 @@ typedef enum kvf__chat_kind {
     KVF__CHAT_PHI4,
     KVF__CHAT_PHI4_MINI,
     KVF__CHAT_OLMO2,
+    KVF__CHAT_GRANITE,
     KVF__CHAT_RENDERED /* texts are already rendered: no messages */
 } kvf__chat_kind;
 

@@ -206,6 +206,14 @@ static const talk TALKS[] = {
      "Q.<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>"
      "system\nt<|im_end|>\n<|im_start|>assistant\n",
      "b<|im_end|>"},
+    {"{{ what }}",
+     "granite",
+     true,
+     {{"system", "s", 0, false}, {"user", "a", 0, false}, {"assistant", "b", 0, false}},
+     "<|start_of_role|>system<|end_of_role|>s<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>"
+     "a<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>b<|end_of_text|>\n"
+     "<|start_of_role|>assistant<|end_of_role|>",
+     "b<|end_of_text|>"},
 };
 
 /* A byte-level tokenizer with the marks of all templates as special tokens, and this template. As
