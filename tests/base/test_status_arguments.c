@@ -558,7 +558,7 @@ START_TEST(the_table_has_every_function)
     int n = 0;
     ck_assert_ptr_nonnull(map);
     while (fgets(line, sizeof line, map))
-        if (sscanf(line, " kvf_%120[a-z0-9_];", name) == 1) {
+        if (sscanf(line, " kvf_%120[a-z0-9_];", name) == 1 && *name != '_') { /* no hook */
             char whole[140];
             snprintf(whole, sizeof whole, "kvf_%s", name);
             ck_assert_msg(find(whole, strlen(whole)) != NULL, "%s has no row", whole);
