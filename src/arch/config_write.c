@@ -96,6 +96,43 @@ static kvf_json *scaling_of(const kvf__desc *d)
     return scaling;
 }
 
+/* The form of transformers 5 with positions by layer type: in the older one transformers 5.24 gives
+ * local layers a theta of its own. */
+static kvf_json *rope_by_type(const kvf__desc *d)
+{
+    kvf_json *all = kvf_json_object(), *full = scaling_of(d), *local = kvf_json_object();
+
+    if (!kvf_json_size(full)) {
+        kvf_json_free(full);
+        full = kvf_json_object();
+        kvf_json_set(full, "rope_type", kvf_json_new_str("default"));
+    }
+    kvf_json_set(full, "rope_theta", kvf_json_new_real(d->position.rope.theta));
+    kvf_json_set(local, "rope_type", kvf_json_new_str("default"));
+    kvf_json_set(local, "rope_theta", kvf_json_new_real(d->position.local_theta));
+    kvf_json_set(all, "full_attention", full);
+    kvf_json_set(all, "sliding_attention", local);
+    return all;
+}
+
+static void set_rope(kvf_json *root, const kvf__desc *d)
+{
+    const kvf__config_keys *keys = d->arch->keys;
+
+    if (keys->local.unscaled) {
+        kvf_json_set(root, "rope_parameters", rope_by_type(d));
+        return;
+    }
+    kvf_json_set(root, keys->rope_theta ? keys->rope_theta : "rope_theta",
+                 kvf_json_new_real(d->position.rope.theta));
+    if (keys->local.theta)
+        kvf_json_set(root, keys->local.theta, kvf_json_new_real(d->position.local_theta));
+    if (keys->rotary.name)
+        kvf_json_set(root, keys->rotary.name,
+                     kvf_json_new_real((double)d->position.rotated / (double)d->D));
+    kvf_json_set(root, "rope_scaling", scaling_of(d));
+}
+
 static const char *act_name(kvf__act_fn act)
 {
     int i = 0;
@@ -182,16 +219,7 @@ static kvf_json *build(const kvf__desc *d)
     kvf_json_set(root, "tie_word_embeddings", kvf_json_new_bool(d->tied));
     set_rows(root, d, KVF__CONFIG_SWITCH);
     set_rows(root, d, KVF__CONFIG_FLAG);
-    if (d->position.kind == KVF__POS_ROPE) {
-        kvf_json_set(root, keys->rope_theta ? keys->rope_theta : "rope_theta",
-                     kvf_json_new_real(d->position.rope.theta));
-        if (keys->local.theta)
-            kvf_json_set(root, keys->local.theta, kvf_json_new_real(d->position.local_theta));
-        if (keys->rotary.name)
-            kvf_json_set(root, keys->rotary.name,
-                         kvf_json_new_real((double)d->position.rotated / (double)d->D));
-        kvf_json_set(root, "rope_scaling", scaling_of(d));
-    }
+    if (d->position.kind == KVF__POS_ROPE) set_rope(root, d);
     set_factors(root, d);
     if (d->position.window && keys->sliding_window.names[0])
         kvf_json_set(root, "layer_types", layer_types(d));

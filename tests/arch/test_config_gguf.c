@@ -149,12 +149,14 @@ START_TEST(windows_by_layer)
     } rows[] = {{NULL, "0001"}, {"2", "0101"}, {"[true,false,true,true]", "0100"}};
     static const kvf__table none;
     kvf__desc d = {0};
+    char *config = NULL;
 
     kvf_json *root = parse(META_3);
     ck_assert_int_eq(kvf__desc_from_gguf(ctx, "m.gguf", root, &none, &d), KVF_OK);
     ck_assert_str_eq(d.arch_name, "olmo2");
     kvf__desc_done(&d);
     kvf_json_set(root, "olmo2.attention.sliding_window", kvf_json_new_int(7));
+    kvf_json_set(root, "olmo2.rope.freq_base", kvf_json_new_real(500));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].pattern)
             kvf_json_set(root, "olmo2.attention.sliding_window_pattern", parse(rows[i].pattern));
@@ -163,6 +165,13 @@ START_TEST(windows_by_layer)
         for (int64_t l = 0; l < d.L; l++)
             ck_assert_int_eq(kvf__positions_window(&d.position, l),
                              rows[i].global[l] == '1' ? 0 : 7);
+        ck_assert_int_eq(kvf__desc_to_hf(ctx, "m.gguf", &d, &config), KVF_OK);
+        kvf_json *written = parse(config);
+        const kvf_json *rope = kvf_json_get(kvf_json_get(written, "rope_parameters"),
+                                            "sliding_attention");
+        ck_assert_double_eq(kvf_json_real(kvf_json_get(rope, "rope_theta"), 0), 500);
+        kvf_json_free(written);
+        kvf__free(config);
         kvf__desc_done(&d);
     }
     kvf_json_set(root, "olmo2.attention.sliding_window_pattern", parse("[true]"));
