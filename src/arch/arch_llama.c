@@ -113,7 +113,7 @@ static const kvf__config_keys smollm3_keys = {
     .positions = {{"max_position_embeddings"}, 32768},
     .attention_bias = "attention_bias",
     .mlp_bias = "mlp_bias",
-    .no_rope = {"no_rope_layers", "no_rope_layer_interval", 4},
+    .no_rope = {"no_rope_layers", "no_rope_layer_interval", 4, NULL},
     .theta_otherwise = 2e6,
     .fixed = smollm3_fixed,
 };
