@@ -1,5 +1,5 @@
-/* The table of prefixes: entries by name, and the uses of what was read. A prefix that is replaced
- * is freed after its last use. */
+/* The table of prefixes: entries by name, and counts of their uses. A prefix that is replaced is
+ * freed after its last use. */
 #include "prefix_cache_priv.h"
 
 #include <string.h>
