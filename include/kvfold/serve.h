@@ -57,8 +57,9 @@ typedef struct kvf_serve_options {
     const char *const *prefix_dirs;
     size_t n_prefix_dirs;
     int64_t prefix_memory;
-    int64_t cache_memory;      /* bytes for keys and values of prompts, which later rows of the same
-                                  model      and token take instead of reading the same text again; 0: none */
+    /* Bytes for keys and values of prompts, which later rows of the same model and token take
+     * instead of reading the same text again; 0: none. */
+    int64_t cache_memory;
     const char *base_name;     /* model name of the base; NULL: kvf_base_name */
     kvf_checkpoint checkpoint; /* state of run files */
     bool allow_other_base;

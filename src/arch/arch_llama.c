@@ -53,14 +53,14 @@ static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_f
     .attention_dropout.name = "attention_dropout"
 #define LLAMA_KEYS KVF__USUAL_SIZES, LLAMA_USUAL
 
-static const kvf__config_keys llama_keys = {
-    LLAMA_KEYS,
-    .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},
-    .head_dim = {{"head_dim"}, KVF__DERIVED},
-    .positions = {{"max_position_embeddings"}, 2048},
-    .attention_bias = "attention_bias",
-    .mlp_bias = "mlp_bias",
-};
+/* All keys of Llama. */
+#define LLAMA_WHOLE                                                                                \
+    LLAMA_KEYS, .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},                               \
+                .head_dim = {{"head_dim"}, KVF__DERIVED},                                          \
+                .positions = {{"max_position_embeddings"}, 2048},                                  \
+                .attention_bias = "attention_bias", .mlp_bias = "mlp_bias"
+
+static const kvf__config_keys llama_keys = {LLAMA_WHOLE};
 
 static const kvf__config_keys mistral_keys = {
     LLAMA_KEYS,
@@ -118,15 +118,7 @@ static const kvf__config_keys smollm3_keys = {
     .fixed = smollm3_fixed,
 };
 
-static const kvf__config_keys granite_keys = {
-    LLAMA_KEYS,
-    .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},
-    .head_dim = {{"head_dim"}, KVF__DERIVED},
-    .positions = {{"max_position_embeddings"}, 2048},
-    .attention_bias = "attention_bias",
-    .mlp_bias = "mlp_bias",
-    .multipliers = true,
-};
+static const kvf__config_keys granite_keys = {LLAMA_WHOLE, .multipliers = true};
 
 static const kvf__pair granite_hybrid_fixed[] = {{"num_local_experts", "0"}, {NULL, NULL}};
 

@@ -138,7 +138,7 @@ static kvf_status read_rope(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(kvf__config_real(c, c->root, "rope.freq_base",
                              keys->theta_otherwise > 0 ? keys->theta_otherwise : 10000,
                              &rope->theta));
-    if (keys->local.theta || keys->local.unscaled)
+    if (kvf__config_local_rope(desc))
         KVF_TRY(kvf__config_real(c, c->root, "rope.freq_base_swa",
                                  keys->local.theta ? 10000 : rope->theta,
                                  &desc->position.local_theta));
@@ -229,9 +229,7 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
 static kvf_status read_pattern(const kvf__config *c, const char *name, const kvf_json *list,
                                kvf__desc *desc)
 {
-    if ((int64_t)kvf_json_size(list) < desc->L)
-        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s has %zu layers, expected %lld", c->where,
-                         name, kvf_json_size(list), (long long)desc->L);
+    KVF_TRY(kvf__config_covers(c, name, list, desc));
     for (int64_t l = 0; l < desc->L && l < KVF__MOST_LAYERS; l++)
         if (!kvf_json_bool(kvf_json_at(list, (size_t)l), true))
             kvf__layers_mark(desc->position.global, l);

@@ -132,10 +132,7 @@ static kvf_status read_layer_types(const kvf__config *c, const kvf_json *types, 
         if (full && i < KVF__MOST_LAYERS) kvf__layers_mark(desc->position.global, (int64_t)i);
     }
     const bool needed = desc->position.window || desc->arch->keys->no_defaults;
-    if (needed && (int64_t)kvf_json_size(types) < desc->L)
-        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: layer_types has %zu layers, expected %lld",
-                         c->where, kvf_json_size(types), (long long)desc->L);
-    return KVF_OK;
+    return needed ? kvf__config_covers(c, "layer_types", types, desc) : KVF_OK;
 }
 
 /* Applies the family's rule for local layers. */
@@ -181,9 +178,7 @@ static kvf_status read_no_rope(const kvf__config *c, kvf__desc *desc)
         kvf__config_no_rope(desc, (int64_t)every);
         return KVF_OK;
     }
-    if ((int64_t)kvf_json_size(list) < desc->L)
-        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s has %zu layers, expected %lld", c->where,
-                         keys->no_rope.list, kvf_json_size(list), (long long)desc->L);
+    KVF_TRY(kvf__config_covers(c, keys->no_rope.list, list, desc));
     for (int64_t l = 0; l < desc->L && l < KVF__MOST_LAYERS; l++)
         if (!kvf_json_int(kvf_json_at(list, (size_t)l), 1))
             kvf__layers_mark(desc->position.no_rope, l);

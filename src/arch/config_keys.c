@@ -212,6 +212,14 @@ void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first)
             kvf__layers_mark(desc->position.global, l);
 }
 
+kvf_status kvf__config_covers(const kvf__config *c, const char *name, const kvf_json *list,
+                              const kvf__desc *desc)
+{
+    if ((int64_t)kvf_json_size(list) >= desc->L) return KVF_OK;
+    return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s has %zu layers, expected %lld", c->where, name,
+                     kvf_json_size(list), (long long)desc->L);
+}
+
 void kvf__config_no_rope(kvf__desc *desc, int64_t every)
 {
     for (int64_t l = every; every > 0 && l <= KVF__MOST_LAYERS; l += every)

@@ -87,6 +87,14 @@ kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc);
 kvf_status kvf__config_multipliers(const kvf__config *c, kvf__desc *desc);
 /* Marks layers from `first` on as local, except every n-th (0: no exception). */
 void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first);
+/* Returns whether local layers have a rope of their own. */
+static inline bool kvf__config_local_rope(const kvf__desc *desc)
+{
+    return desc->arch->keys->local.theta || desc->arch->keys->local.unscaled;
+}
+/* EFORMAT: a list under this name does not have every layer. */
+kvf_status kvf__config_covers(const kvf__config *c, const char *name, const kvf_json *list,
+                              const kvf__desc *desc);
 /* Marks every n-th layer as one without rope. */
 void kvf__config_no_rope(kvf__desc *desc, int64_t every);
 /* Reads per-layer overrides of a config.json. Needs the local layers (config_layers.c).

@@ -131,11 +131,6 @@ static kvf_status check_object(const kvf__config *c, const char *key)
     return kvf__config_bad(c, KVF_EFORMAT, key, value, "an object or null");
 }
 
-static bool has_local(const kvf__desc *desc)
-{
-    return desc->arch->keys->local.theta || desc->arch->keys->local.unscaled;
-}
-
 /* Returns whether rope is proportional: by name, or by default in some families. */
 static bool is_proportional(const kvf_json *dict, const kvf__desc *desc)
 {
@@ -153,7 +148,7 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kv
     double partial;
 
     if (is_proportional(dict, desc)) return KVF_OK;
-    for (size_t i = 0; !has_local(desc) && i < sizeof nested / sizeof *nested; i++)
+    for (size_t i = 0; !kvf__config_local_rope(desc) && i < sizeof nested / sizeof *nested; i++)
         if (kvf_json_get(dict, nested[i]))
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
                              "%s: rope_parameters.%s: rotary positions by "
@@ -268,14 +263,14 @@ kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(check_object(c, "rope_parameters"));
     if (!kvf_json_size(dict)) dict = kvf_json_get(c->root, "rope_parameters");
     const kvf__config_keys *keys = desc->arch->keys;
-    if (has_local(desc) && kvf_json_get(dict, "full_attention"))
+    if (kvf__config_local_rope(desc) && kvf_json_get(dict, "full_attention"))
         dict = kvf_json_get(dict, "full_attention");
     KVF_TRY(check_rope_dict(c, dict, desc));
     const char *outside = desc->arch->keys->rope_theta;
     KVF_TRY(kvf__config_real(c, c->root, outside ? outside : "rope_theta",
                              keys->theta_otherwise > 0 ? keys->theta_otherwise : 10000, &theta));
     KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &rope->theta));
-    if (has_local(desc)) KVF_TRY(read_local(c, desc));
+    if (kvf__config_local_rope(desc)) KVF_TRY(read_local(c, desc));
     KVF_TRY(kvf__config_real(c, dict, "original_max_position_embeddings",
                              (double)desc->position.max, &rope->original));
     KVF_TRY(kvf__config_real(c, c->root, "original_max_position_embeddings", rope->original,

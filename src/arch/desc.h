@@ -131,7 +131,8 @@ typedef struct kvf__positions {
     float *divisors;
     float *inv_freq; /* rope: [R/2] in f32 arithmetic as in transformers, scaling applied; owned */
     float scale;     /* factor on cos and sin (yarn, longrope), else 1 */
-    /* beta of the factor on queries behind the original length (Llama 4, Ministral 3), 0: none */
+    /* beta of the factor that queries after the original length have (Llama 4, Ministral 3); 0:
+     * none */
     float query_growth;
     double local_theta;    /* rope base of local layers, without scaling; 0: that of all layers */
     int64_t local_rotated; /* R of local layers with local_theta */

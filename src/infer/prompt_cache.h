@@ -1,6 +1,6 @@
 /* Keys and values of prompts that were read before, by their text (prompt_cache.c). A prompt is
- * read in parts of KVF__PROMPT_PART tokens, and the cache has whole parts, so that a row that takes
- * parts from it has the bits of one that reads them. */
+ * read in parts of KVF__PROMPT_PART tokens, and the cache has whole parts. A row that takes them
+ * has the bits of one that reads them. */
 #ifndef KVF_PROMPT_CACHE_H
 #define KVF_PROMPT_CACHE_H
 

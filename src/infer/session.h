@@ -67,7 +67,7 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix);
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
                              const kvf_prefix *prefix, kvf__head *head, int64_t tokens);
 void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot);
-/* As kvf__cache_save and kvf__cache_restore, for a base without encoder. */
+/* Save and restore tokens of a slot (kvf__cache_save), on a base without encoder. */
 size_t kvf__session_bytes(const kvf__session *session, int64_t n);
 void kvf__session_save(const kvf__session *session, int64_t slot, int64_t first, int64_t n,
                        void *out);

@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,19 +43,25 @@ bool kvf__dir_is_name(const char *name)
     return n && n <= KVF__MODEL_NAME && kvf__utf8_valid(name, n) == n;
 }
 
-bool kvf__dir_is_below(const char *root, const char *path)
+/* Returns whether a real path is below a folder's real path. */
+static bool is_below(const char *root, const char *path)
 {
     const size_t n = strlen(root);
     return !strncmp(root, path, n) && (path[n] == '/' || !strcmp(root, "/"));
 }
 
+bool kvf__dir_resolve(const char *root, const char *path, char real[PATH_MAX])
+{
+    struct stat info;
+    return realpath(path, real) && is_below(root, real) && !stat(real, &info) &&
+           S_ISREG(info.st_mode);
+}
+
 static bool link_stays(const place *at)
 {
     char path[PATH_MAX], real[PATH_MAX];
-    struct stat info;
     const int n = snprintf(path, sizeof path, "%s/%s", at->root, at->path);
-    return n < (int)sizeof path && realpath(path, real) && kvf__dir_is_below(at->root, real) &&
-           !stat(real, &info) && S_ISREG(info.st_mode);
+    return n < (int)sizeof path && kvf__dir_resolve(at->root, path, real);
 }
 
 static unsigned char type_of(int folder, const struct dirent *entry)
@@ -157,8 +162,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *root, int fd)
     const ssize_t n = readlink(link, real, sizeof real - 1);
     if (n < 0 || fstat(fd, &info)) return kvf__fail(ctx, KVF_EIO, "%s", strerror(errno));
     real[n] = 0;
-    if (!kvf__dir_is_below(root, real))
-        return kvf__fail(ctx, KVF_EDATA, "the link leaves the folder");
+    if (!is_below(root, real)) return kvf__fail(ctx, KVF_EDATA, "the link leaves the folder");
     if (!S_ISREG(info.st_mode)) return kvf__fail(ctx, KVF_EDATA, "is no regular file");
     return KVF_OK;
 }

@@ -4,6 +4,8 @@
 
 #include "base_int.h"
 
+#include <limits.h>
+
 enum { KVF__MODEL_NAME = 255 };      /* most bytes of a name */
 enum { KVF__MOST_MODELS = 1 << 20 }; /* most names of all folders */
 
@@ -21,8 +23,8 @@ void kvf__dir_pass(kvf__dir_walk *walk, const char *root);
 bool kvf__dir_is_name(const char *name);
 /* Returns whether such a pass would find this name now. */
 bool kvf__dir_has(const char *root, const char *name);
-/* Returns whether a real path is below a folder's real path. */
-bool kvf__dir_is_below(const char *root, const char *path);
+/* Resolves a path to a regular file below a folder's real path; false if it is none. */
+bool kvf__dir_resolve(const char *root, const char *path, char real[PATH_MAX]);
 /* Counts a file that cannot be served under its name. */
 void kvf__dir_refuse(kvf__dir_walk *walk, const char *name);
 /* Opens the regular file of a name; path: its path. EDATA: it leads out of the folder. ENOENT of

@@ -2,7 +2,6 @@
  * own file by its path, and clients give and take names at run time. */
 #include "prefix_cache_priv.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,16 +127,26 @@ void kvf__prefix_cache_look(kvf_ctx *ctx, kvf__prefix_cache *cache, double secon
     cache->passed = kvf__clock();
 }
 
-kvf__cached_prefix *kvf__prefix_find_file(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name)
+/* Adds a name between passes; NULL: there is no memory for it. alias: the path does not follow from
+ * the name. */
+static kvf__cached_prefix *add_now(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *root,
+                                   const char *name, const char *path, bool alias)
 {
     const pass p = {ctx, cache, cache->n};
+    if (cache->n >= KVF__MOST_MODELS || add_name(&p, root, name, path)) return NULL;
+    cache->entries[cache->n - 1]->alias = alias;
+    index_names(&p, false);
+    return kvf__prefix_find(cache, name);
+}
+
+kvf__cached_prefix *kvf__prefix_find_file(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *name)
+{
+    char path[PATH_MAX];
     for (size_t i = 0; i < cache->options->n_prefix_dirs; i++) {
-        char path[PATH_MAX];
-        if (!kvf__dir_has(cache->roots[i], name) || cache->n >= KVF__MOST_MODELS) continue;
-        snprintf(path, sizeof path, "%s/%s.h5", cache->roots[i], name);
-        if (add_name(&p, cache->roots[i], name, path)) return NULL;
-        index_names(&p, false);
-        return kvf__prefix_find(cache, name);
+        const char *root = cache->roots[i];
+        if (!kvf__dir_has(root, name)) continue;
+        snprintf(path, sizeof path, "%s/%s.h5", root, name);
+        return add_now(ctx, cache, root, name, path, false);
     }
     return NULL;
 }
@@ -148,14 +157,11 @@ kvf__cached_prefix *kvf__prefix_find_file(kvf_ctx *ctx, kvf__prefix_cache *cache
 static const char *find_root(const kvf__prefix_cache *cache, const char *path, char real[PATH_MAX])
 {
     char joined[PATH_MAX];
-    struct stat st;
     for (size_t i = 0; i < cache->options->n_prefix_dirs; i++) {
         const char *root = cache->roots[i];
         const int n = snprintf(joined, sizeof joined, "%s%s%s", *path == '/' ? "" : root,
                                *path == '/' ? "" : "/", path);
-        if (n < PATH_MAX && realpath(joined, real) && kvf__dir_is_below(root, real) &&
-            !stat(real, &st) && S_ISREG(st.st_mode))
-            return root;
+        if (n < PATH_MAX && kvf__dir_resolve(root, joined, real)) return root;
     }
     return NULL;
 }
@@ -176,7 +182,6 @@ bool kvf__prefix_cache_load(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *
         kvf__prefix_cache_look(ctx, cache, 0); /* drops it */
         entry = kvf__prefix_find(cache, name);
     }
-    const pass p = {ctx, cache, cache->n};
     const char *root = find_root(cache, path, real);
     if (!kvf__dir_is_name(name))
         return kvf__problem_set(problem, 400, "lora_name",
@@ -190,11 +195,8 @@ bool kvf__prefix_cache_load(kvf_ctx *ctx, kvf__prefix_cache *cache, const char *
         set_hidden(cache, entry, false);
         return true;
     }
-    if (cache->n >= KVF__MOST_MODELS || add_name(&p, root, name, real))
-        return kvf__problem_set(problem, 500, NULL, "out of memory for names");
-    cache->entries[cache->n - 1]->alias = true;
-    index_names(&p, false);
-    return true;
+    return add_now(ctx, cache, root, name, real, true) ||
+           kvf__problem_set(problem, 500, NULL, "out of memory for names");
 }
 
 bool kvf__prefix_cache_unload(kvf__prefix_cache *cache, const char *name, kvf__problem *problem)

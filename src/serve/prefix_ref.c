@@ -1,5 +1,5 @@
-/* Loading a prefix for requests: its head, the rendering of its prompts, the ends of its answers,
- * the losses of its run, and a base of its own if it changes the base. */
+/* Loads a prefix for requests, with its head, the rendering of its prompts and the losses of its
+ * run. A prefix that changes the base gets a base of its own. */
 #include "prefix_ref.h"
 #include "hash.h"
 #include "session.h"

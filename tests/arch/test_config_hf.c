@@ -369,7 +369,7 @@ START_TEST(multipliers_of_granite)
 }
 END_TEST
 
-/* Queries behind the original length grow; in a model with towers the text model is read. */
+/* Queries after the original length grow. Of a model with towers the text model is read. */
 START_TEST(queries_of_ministral_3_grow)
 {
     kvf__desc d = {0};
