@@ -147,6 +147,18 @@ static bool is_of_texts(const heap *h, size_t end)
     return false;
 }
 
+/* Returns whether HDF5 would read past a reference at `at`, in a list before others: it has no
+ * text, or one in some heap. */
+static bool is_passed(const heap *h, size_t at)
+{
+    kvf__reader r = reader_at(h, at);
+    const uint32_t length = kvf__read_u32(&r);
+    const uint64_t address = kvf__read_u64(&r);
+
+    return length == 0 || (address < h->n && h->n - address >= MIN_HEAP &&
+                           memcmp(h->data + address, MAGIC, MAGIC_BYTES) == 0);
+}
+
 /* Returns whether the address at `at` belongs to an attribute's text, and is not an equal
  * number. */
 static bool is_reference(const heap *h, size_t at)
@@ -154,6 +166,7 @@ static bool is_reference(const heap *h, size_t at)
     for (size_t i = 0; i < MAX_TEXTS && at - 4 >= REFERENCE * i; i++) {
         const size_t end = at - 4 - REFERENCE * i;
         if (texts_from(h, end) > i && is_of_texts(h, end)) return true;
+        if (end < REFERENCE || !is_passed(h, end - REFERENCE)) break;
     }
     return false;
 }
