@@ -41,7 +41,8 @@ static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, 
                               .example = &example};
     kvf__cache *cache = NULL;
     kvf__pass *pass = NULL;
-    const float *state = NULL;
+    const float *state = NULL, *mixed = NULL;
+    int64_t states = 0;
 
     kvf_status st = kvf__cache_create(ctx, base->model, 1, n, &cache);
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &pass);
@@ -54,6 +55,8 @@ static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, 
     if (!st) st = kvf__pass_hidden(ctx, pass, &state);
     if (!st && hidden) memcpy(hidden, state, (size_t)C * sizeof *hidden);
     if (!st && kv) kvf__cache_read(cache, 0, 0, n, kv->kv);
+    if (!st && kv) mixed = kvf__cache_states(cache, 0, &states);
+    if (!st && kv) st = kvf__prefix_set_state(ctx, kv, mixed, states);
     kvf__pass_free(pass);
     kvf__cache_free(cache);
     return st;

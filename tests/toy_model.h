@@ -74,6 +74,22 @@ static const char *const toy_gpt2 = "{\"model_type\":\"gpt2\",\"vocab_size\":160
                                     "norm_epsilon\":1e-5,\"tie_word_embeddings\":true,"
                                     "\"bos_token_id\":0,\"eos_token_id\":0}";
 
+/* short convolutions; the last layer is one */
+static const char *const toy_lfm2 =
+    "{\"model_type\":\"lfm2\",\"vocab_size\":61,\"hidden_size\":72,\"intermediate_size\":40,"
+    "\"block_auto_adjust_ff_dim\":false,\"num_hidden_layers\":3,\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"max_position_embeddings\":300,\"conv_L_cache\":4,"
+    "\"layer_types\":[\"conv\",\"full_attention\",\"conv\"],\"rope_theta\":1000.0}";
+
+/* gated delta rules, of which a key head serves two value heads; gates on attention's output; a
+ * value is wider than one block of columns */
+static const char *const toy_qwen3_5 =
+    "{\"model_type\":\"qwen3_5_text\",\"vocab_size\":61,\"hidden_size\":24,"
+    "\"intermediate_size\":40,\"num_hidden_layers\":3,\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"head_dim\":8,\"max_position_embeddings\":300,"
+    "\"full_attention_interval\":2,\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
+    "\"linear_key_head_dim\":12,\"linear_value_head_dim\":70,\"tie_word_embeddings\":true}";
+
 typedef struct toy {
     kvf_ctx *ctx;
     kvf__table table;
@@ -88,6 +104,10 @@ static inline void toy_add(toy *t, const char *name, int rank, int64_t rows, int
 {
     kvf__view view = {
         .data = t->weights + t->used, .dtype = KVF__F32, .rank = rank, .dim = {rows, cols}};
+    if (rank > 2) { /* of a convolution by channels */
+        view.dim[1] = 1;
+        view.dim[2] = cols;
+    }
     bool norm = strstr(name, "norm") || strstr(name, "ln_");
     double mean = norm && strstr(name, "weight") ? 1 : 0;
     double scale = rank == 1 ? 0.2 : 1 / sqrt((double)cols);
@@ -156,7 +176,7 @@ static inline void toy_gpt2_weights(toy *t, const kvf__desc *d)
 /* Weights of families without a definition above. */
 static inline kvf_status toy_add_weight(void *user, const char *name, int rank, const int64_t *dim)
 {
-    toy_add(user, name, rank, dim[0], rank > 1 ? dim[1] : 0);
+    toy_add(user, name, rank, dim[0], rank > 1 ? dim[rank - 1] : 0);
     return KVF_OK;
 }
 

@@ -9,9 +9,9 @@
 #include <strings.h>
 
 static const kvf__arch_family *const families[] = {
-    &kvf__arch_llama,      &kvf__arch_olmo, &kvf__arch_neox, &kvf__arch_phi,
-    &kvf__arch_gemma,      &kvf__arch_gpt,  &kvf__arch_bert, &kvf__arch_deberta,
-    &kvf__arch_modernbert, &kvf__arch_t5,   &kvf__arch_bart};
+    &kvf__arch_llama,   &kvf__arch_hybrid,     &kvf__arch_olmo, &kvf__arch_neox,
+    &kvf__arch_phi,     &kvf__arch_gemma,      &kvf__arch_gpt,  &kvf__arch_bert,
+    &kvf__arch_deberta, &kvf__arch_modernbert, &kvf__arch_t5,   &kvf__arch_bart};
 
 /* Returns the rows of all families in order; NULL past the last. */
 static const kvf__arch *arch_at(size_t index)

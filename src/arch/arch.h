@@ -32,6 +32,14 @@ typedef enum kvf__role {
     KVF__W_V_BIAS,
     KVF__W_Q_NORM, /* norm of a head's queries, or of all heads, before rope */
     KVF__W_K_NORM,
+    KVF__W_MIXER_IN,   /* first product of a mixer (desc.h): b | c | x, or q | k | v */
+    KVF__W_MIXER_GATE, /* delta rule: gate of the output */
+    KVF__W_MIXER_BETA,
+    KVF__W_MIXER_DECAY,
+    KVF__W_MIXER_CONV,
+    KVF__W_MIXER_STEP, /* bias of the decay's softplus, and the log of its rate, by head */
+    KVF__W_MIXER_RATE,
+    KVF__W_MIXER_NORM, /* norm of a head's output */
     KVF__W_OUT,
     KVF__W_OUT_BIAS,
     KVF__W_OUT_NORM1, /* norm of the attention half's output */
@@ -96,17 +104,22 @@ typedef enum kvf__role {
 #define KVF__W_IF_INPUTS 0x80000u /* only with desc.by_layer.inputs */
 
 /* Only in layers of these places of an encoder-decoder. */
-#define KVF__W_IN_ENCODER 0x100000u
-#define KVF__W_IN_DECODER 0x200000u
-#define KVF__W_IN_CROSS   0x400000u
-#define KVF__W_PLACES     (KVF__W_IN_ENCODER | KVF__W_IN_DECODER | KVF__W_IN_CROSS)
-#define KVF__W_IF_GATED   0x800000u  /* only with desc.block.gated */
-#define KVF__W_IF_PLAIN   0x1000000u /* only without desc.block.gated */
+#define KVF__W_IN_ENCODER   0x100000u
+#define KVF__W_IN_DECODER   0x200000u
+#define KVF__W_IN_CROSS     0x400000u
+#define KVF__W_PLACES       (KVF__W_IN_ENCODER | KVF__W_IN_DECODER | KVF__W_IN_CROSS)
+#define KVF__W_IF_GATED     0x800000u  /* only with desc.block.gated */
+#define KVF__W_IF_PLAIN     0x1000000u /* only without desc.block.gated */
+#define KVF__W_IF_ATTENTION 0x2000000u /* only in layers with attention */
+#define KVF__W_IF_MIXER     0x4000000u /* only in layers without */
+#define KVF__W_AND_GATE     0x8000000u /* rows of each head's query, followed by those of its gate */
 
 /* hf, gguf: name patterns, '#' is the layer number; hf lacks the base-model prefix; gguf NULL: not
  * in a GGUF. shape: a word per dimension, as stored. A word is a product of the digits 1 and 2 and
  * of letters of the shape alphabet. Additional letters: S = H + 2 G, L = layers, I = width of layer
- * inputs, E = width of the embeddings. X = rows of the position table, Y = token types, R =
+ * inputs, E = width of the embeddings, J and A = outputs of a layer's first product and inputs of
+ * its last, with attention (H + 2 G) D and H D. Of mixers: Q = channels, W = taps, N = value heads,
+ * M = their size. X = rows of the position table, Y = token types, R =
  * relative position buckets. G, D, S and F are those of the layer. Example: "SD C" is [(H + 2 G) *
  * D, C]. */
 typedef struct kvf__weight {
@@ -193,9 +206,9 @@ typedef struct kvf__arch_family {
     const kvf__arch *rows;
     size_t n;
 } kvf__arch_family;
-extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, kvf__arch_phi,
-    kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta, kvf__arch_modernbert,
-    kvf__arch_t5, kvf__arch_bart;
+extern const kvf__arch_family kvf__arch_hybrid, kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox,
+    kvf__arch_phi, kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta,
+    kvf__arch_modernbert, kvf__arch_t5, kvf__arch_bart;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_inside(const char *model_type);

@@ -70,6 +70,7 @@ typedef struct kvf__config_keys {
     bool multipliers;                /* Granite's, see kvf__config_multipliers */
     bool no_defaults; /* keys of `fixed` and layer_types have no default that is supported */
     const struct kvf__layer_keys *by_layer; /* keys of per-layer differences; NULL: none */
+    const struct kvf__mixer_keys *mixer;    /* keys of layers without attention; NULL: none */
     const kvf__pair *fixed; /* keys that must have one value if present, as JSON text,
                                NULL-terminated; NULL: none */
 } kvf__config_keys;
@@ -94,5 +95,16 @@ typedef struct kvf__layer_keys {
     kvf__config_number inputs; /* width of a layer's input per token, besides the stream */
     const char *inputs_vocab;  /* vocabulary of the inputs, which must equal the base's */
 } kvf__layer_keys;
+
+/* Keys of layers without attention (config_mixer.c). */
+typedef struct kvf__mixer_keys {
+    const char *type;         /* its word in layer_types */
+    const char *attention;    /* list of the layers with attention; NULL: none */
+    kvf__config_number every; /* without lists every n-th layer has attention; no name: all have */
+    bool delta;               /* gated delta rule, else short convolutions */
+    kvf__config_key kernel, key_heads, value_heads, key_dim, value_dim;
+    const char *gguf_kernel;
+    const char *ffn[3]; /* LFM2's switch, factor and multiple of the feed-forward width */
+} kvf__mixer_keys;
 
 #endif

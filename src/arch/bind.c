@@ -132,7 +132,8 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, int64_t layer,
     bool permuted = desc->gguf && desc->arch->gguf_permuted;
     if (permuted && (weight->flags & KVF__W_PERMUTED_H)) slot->permuted_heads = desc->H;
     if (permuted && (weight->flags & KVF__W_PERMUTED_G)) slot->permuted_heads = desc->G;
-    slot->by_head = weight->flags & KVF__W_BY_HEAD ? desc->H : 0;
+    slot->by_head = weight->flags & (KVF__W_BY_HEAD | KVF__W_AND_GATE) ? desc->H : 0;
+    slot->parts = weight->flags & KVF__W_AND_GATE ? 2 : 3;
     slot->file_by_head = slot->by_head && !desc->gguf;
     if (weight->flags & KVF__W_PLUS_ONE) slot->one = desc->gguf ? -1 : 1;
     b->used[at] = true;

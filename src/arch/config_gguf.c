@@ -288,7 +288,8 @@ static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__d
     desc->tied = !kvf__table_find(table, "output.weight");
     KVF_TRY(read_factors(c, desc));
     KVF_TRY(read_encoder_decoder(c, table, desc));
-    KVF_TRY(read_local_layers(c, desc));
+    KVF_TRY(desc->arch->keys->mixer ? kvf__config_mixer(c, desc) : read_local_layers(c, desc));
+    KVF_TRY(kvf__desc_finish_layers(c->ctx, c->where, desc));
     add_ends(c, desc);
     if (rope) KVF_TRY(read_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));

@@ -393,7 +393,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     const kvf__config_keys *keys = desc->arch->keys;
     double eps = keys->eps_otherwise;
     if (keys->eps) KVF_TRY(kvf__config_real(c, c->root, keys->eps, eps, &eps));
-    KVF_TRY(read_local_layers(c, desc));
+    KVF_TRY(keys->mixer ? kvf__config_mixer(c, desc) : read_local_layers(c, desc));
     KVF_TRY(read_no_rope(c, desc));
     KVF_TRY(kvf__config_layers(c, desc));
     KVF_TRY(read_factors(c, desc));

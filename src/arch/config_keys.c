@@ -163,14 +163,17 @@ kvf_status kvf__config_count(const kvf__config *c, const char *name, const kvf_j
     return KVF_OK;
 }
 
-static kvf_status read_gguf_size(const kvf__config *c, const kvf__config_row *row, int64_t *out)
+static kvf_status read_gguf_size(const kvf__config *c, const kvf__desc *desc,
+                                 const kvf__config_row *row, int64_t *out)
 {
     char full[KVF__NAME_BYTES];
 
     if (!row->gguf) return KVF_OK;
     const char *name = kvf__config_name(c, row->gguf, full);
     const kvf_json *value = kvf_json_get(c->root, name);
-    const bool none = row->flags & DERIVED && kvf_json_int(value, -1) == 0;
+    /* kvf__config_mixer reads the heads of hybrids */
+    const bool listed = desc->arch->keys->mixer && kvf_json_typeof(value) == KVF_JSON_ARRAY;
+    const bool none = listed || (row->flags & DERIVED && kvf_json_int(value, -1) == 0);
     if (value && !none) return kvf__config_count(c, name, value, out);
     *out = KVF__DERIVED;
     return row->flags & DERIVED ? KVF_OK : kvf__config_missing(c, row->gguf);
@@ -198,7 +201,7 @@ kvf_status kvf__config_size(const kvf__config *c, const kvf__desc *desc, const k
     const char *needs = row->needs ? kvf__hf_name(desc, row->needs) : NULL;
     bool on = true;
 
-    if (c->gguf) return read_gguf_size(c, row, out);
+    if (c->gguf) return read_gguf_size(c, desc, row, out);
     if (needs) KVF_TRY(kvf__config_switch(c, needs, false, &on));
     return on ? read_hf_size(c, key, row->flags & NULLABLE, out) : KVF_OK;
 }

@@ -155,8 +155,9 @@ static kvf_json *layer_types(const kvf__desc *d)
 
     for (int64_t l = 0; l < d->L; l++)
         kvf_json_add(list,
-                     kvf_json_new_str(kvf__positions_window(&d->position, l) ? "sliding_attention"
-                                                                             : "full_attention"));
+                     kvf_json_new_str(kvf__layer_mixes(d, l) ? d->arch->keys->mixer->type
+                                      : kvf__positions_window(&d->position, l) ? "sliding_attention"
+                                                                               : "full_attention"));
     return list;
 }
 
@@ -221,8 +222,12 @@ static kvf_json *build(const kvf__desc *d)
     set_rows(root, d, KVF__CONFIG_FLAG);
     if (d->position.kind == KVF__POS_ROPE) set_rope(root, d);
     set_factors(root, d);
-    if (d->position.window && keys->sliding_window.names[0])
+    if ((d->position.window && keys->sliding_window.names[0]) || keys->mixer)
         kvf_json_set(root, "layer_types", layer_types(d));
+    if (keys->mixer) { /* LFM2's, which alone has a GGUF */
+        kvf_json_set(root, keys->mixer->kernel.names[0], kvf_json_new_int(d->mixer.kernel));
+        kvf_json_set(root, keys->mixer->ffn[0], kvf_json_new_bool(false));
+    }
     if (keys->no_rope.list) kvf_json_set(root, keys->no_rope.list, no_rope_layers(d));
     set_rows(root, d, KVF__CONFIG_TOKEN);
     if (d->ids.ends.n > 1) kvf_json_set(root, "eos_token_id", list_ends(&d->ids.ends));

@@ -143,7 +143,7 @@ kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *des
                          "%s: %lld attention heads do not divide into %lld "
                          "key/value heads",
                          where, (long long)desc->H, (long long)desc->G);
-    if (desc->position.kind == KVF__POS_ROPE && !desc->by_layer.shape)
+    if (desc->position.kind == KVF__POS_ROPE && !desc->arch->keys->by_layer)
         KVF_TRY(check_rotated(ctx, where, desc));
     if (!(desc->norm_eps > 0) || !isfinite(desc->norm_eps))
         return kvf__fail(ctx, KVF_EFORMAT,

@@ -92,6 +92,9 @@ typedef enum kvf__block_user {
     FIELD(bool, v_norm, TAKES, TAKES, TAKES, TAKES, TAKES)                                         \
     /* attention and feed-forward both read the input of the block */                              \
     FIELD(bool, parallel, TAKES, TAKES, TAKES, TAKES, TAKES)                                       \
+    /* attention's output times the sigmoid of a gate, which q_proj emits after each head's query  \
+     */                                                                                            \
+    FIELD(bool, out_gate, TAKES, TAKES, TAKES, TAKES, TAKES)                                       \
     FIELD(kvf__act_fn, act, TAKES, TAKES, TAKES, TAKES, TAKES)                                     \
     FIELD(bool, gated, TAKES, TAKES, TAKES, TAKES, TAKES)                                          \
     FIELD(bool, causal, TAKES, ONLY("reads in both directions"), TAKES,                            \
@@ -164,10 +167,29 @@ typedef struct kvf__token_ids {
     kvf__ends ends;        /* tokens that end generated text, from config and files */
 } kvf__token_ids;
 
+/* The layers without attention of a hybrid, all of one kind (docs/maths.md):
+ *
+ *   short convolution (LFM2)      b, c, x = in(x); y = out(c * conv(b * x))
+ *   gated delta rule (Qwen3.5)    q, k, v = silu(conv(...)); S = a S + k (beta (v - a S^T k))^T;
+ * S^T q
+ *
+ * conv is causal and separate for each channel. A layer's state after some tokens is the last
+ * kernel - 1 inputs of its convolution, [channels, kernel - 1], then S [value_heads, key_dim,
+ * value_dim]. */
+enum { KVF__MOST_TAPS = 64 };
+typedef enum kvf__mixer_kind { KVF__MIXER_NONE, KVF__MIXER_CONV, KVF__MIXER_DELTA } kvf__mixer_kind;
+typedef struct kvf__mixer {
+    kvf__mixer_kind kind;
+    int64_t kernel; /* taps of the convolution */
+    /* delta rule: heads of keys (and queries), of values; a key head serves value_heads / key_heads
+     * consecutive value heads */
+    int64_t key_heads, value_heads, key_dim, value_dim;
+} kvf__mixer;
+
 /* Sizes that may differ between layers. */
 typedef struct kvf__layer_shape {
-    int64_t G, D, F;
-    int64_t R;    /* elements of a head rotated by rope, 0: none */
+    int64_t G, D, F; /* G 0: the layer has no attention */
+    int64_t R;       /* elements of a head rotated by rope, 0: none */
     int64_t from; /* layer whose keys and values it reads: itself, or an earlier one with the same
                      G, D and window */
     bool k_is_v;  /* one projection serves for keys and values */
@@ -190,6 +212,7 @@ typedef struct kvf__desc {
     int64_t types;   /* token types, 0: none */
     kvf__block block;
     kvf__by_layer by_layer; /* overrides where layers differ in G, D or F */
+    kvf__mixer mixer;       /* layers without attention; kind 0: none */
     float norm_eps;
     bool tied, head_bias;
     /* its class in transformers has a task head instead of the language-model head */
@@ -219,6 +242,13 @@ kvf_status kvf__desc_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__desc *out);
 void kvf__desc_done(kvf__desc *desc);
 /* Returns layer l, whether layers differ or not (layers.c). */
 kvf__layer_shape kvf__desc_layer(const kvf__desc *desc, int64_t l);
+/* Returns whether layer l has a mixer instead of attention. */
+bool kvf__layer_mixes(const kvf__desc *desc, int64_t l);
+/* Return the channels of its convolution; the floats of its state. */
+int64_t kvf__mixer_channels(const kvf__desc *desc);
+int64_t kvf__mixer_state(const kvf__desc *desc);
+/* Returns the floats of all layers' states, in the order of layers; 0: no mixers. */
+int64_t kvf__desc_state(const kvf__desc *desc);
 /* Returns the layers and heads of a prefix for this base, as a view. */
 kvf__kv_shape kvf__desc_kv(const kvf__desc *desc);
 /* Returns the shape of N virtual neurons in each layer. */

@@ -59,6 +59,34 @@ kvf__layer_shape kvf__desc_layer(const kvf__desc *desc, int64_t l)
                               .from = l};
 }
 
+bool kvf__layer_mixes(const kvf__desc *desc, int64_t l)
+{
+    return desc->mixer.kind && l < desc->L && !desc->by_layer.shape[l].G;
+}
+
+int64_t kvf__mixer_channels(const kvf__desc *desc)
+{
+    const kvf__mixer *m = &desc->mixer;
+
+    if (m->kind != KVF__MIXER_DELTA) return desc->C;
+    return 2 * m->key_heads * m->key_dim + m->value_heads * m->value_dim;
+}
+
+int64_t kvf__mixer_state(const kvf__desc *desc)
+{
+    const kvf__mixer *m = &desc->mixer;
+    return (m->kernel - 1) * kvf__mixer_channels(desc) + m->value_heads * m->key_dim * m->value_dim;
+}
+
+int64_t kvf__desc_state(const kvf__desc *desc)
+{
+    int64_t n = 0;
+
+    for (int64_t l = 0; desc->mixer.kind && l < desc->L; l++)
+        n += kvf__layer_mixes(desc, l) ? kvf__mixer_state(desc) : 0;
+    return n;
+}
+
 kvf__kv_shape kvf__desc_kv(const kvf__desc *desc)
 {
     kvf__kv_shape shape = {.L = desc->L, .G = desc->G, .D = desc->D};
@@ -76,6 +104,7 @@ static kvf_status check_layer(kvf_ctx *ctx, const char *where, const kvf__desc *
     const kvf__layer_shape *s = &desc->by_layer.shape[l];
     const bool own = s->from == l, local = kvf__positions_window(&desc->position, l) > 0;
 
+    if (kvf__layer_mixes(desc, l)) return KVF_OK;
     if (s->D > 1024 || s->G > 4096 || desc->H % s->G)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: layer %lld has %lld key/value heads of size %lld for %lld attention "
@@ -120,11 +149,12 @@ kvf_status kvf__desc_finish_layers(kvf_ctx *ctx, const char *where, kvf__desc *d
     if (!by->shape) return KVF_OK;
     by->with_kv = 0;
     for (int64_t l = 0; l < desc->L; l++) {
+        if (desc->mixer.kind) by->shape[l].R = by->shape[l].G ? desc->position.rotated : 0;
         KVF_TRY(check_layer(ctx, where, desc, l));
         by->with_kv += by->shape[l].from == l;
     }
-    desc->G = by->shape[0].G;
-    desc->D = by->shape[0].D;
+    if (!desc->mixer.kind) desc->G = by->shape[0].G;
+    if (!desc->mixer.kind) desc->D = by->shape[0].D;
     if (!heads_differ(by)) return KVF_OK;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)by->with_kv + 1, sizeof *by->heads, &by->heads));
     for (int64_t l = 0; l < by->with_kv; l++) {

@@ -53,6 +53,7 @@ bool kvf__role_is_norm(kvf__role role)
     case KVF__W_OUT_NORM2:
     case KVF__W_INPUT_NORM:
     case KVF__W_OUT_NORM3:
+    case KVF__W_MIXER_NORM:
     case KVF__W_FINAL:
     case KVF__W_FINAL_BETA:
         return true;
@@ -74,6 +75,8 @@ static bool is_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_t 
     if ((weight->flags & KVF__W_IF_KV) && shape.from != layer) return false;
     if ((weight->flags & KVF__W_IF_V) && shape.k_is_v) return false;
     if ((weight->flags & KVF__W_IF_INPUTS) && !desc->by_layer.inputs) return false;
+    if ((weight->flags & KVF__W_IF_ATTENTION) && kvf__layer_mixes(desc, layer)) return false;
+    if ((weight->flags & KVF__W_IF_MIXER) && !kvf__layer_mixes(desc, layer)) return false;
     if ((weight->flags & KVF__W_IF_QKV) && !desc->block.qkv_bias) return false;
     if ((weight->flags & KVF__W_IF_OUT) && !desc->block.out_bias) return false;
     if ((weight->flags & KVF__W_IF_MLP) && !desc->block.mlp_bias) return false;
@@ -98,9 +101,29 @@ static bool in_place(const kvf__desc *desc, const kvf__weight *weight, int64_t l
     return !places || places & PLACES[kvf__layer_place(desc, layer)];
 }
 
+/* Returns the columns of the first product of a layer's attention half, or of its mixer. */
+static int64_t in_width(const kvf__desc *desc, const kvf__layer_shape *layer)
+{
+    const kvf__mixer *m = &desc->mixer;
+
+    if (layer->G || !m->kind)
+        return (desc->H * (1 + desc->block.out_gate) + 2 * layer->G) * layer->D;
+    if (m->kind == KVF__MIXER_CONV) return 3 * desc->C;
+    return kvf__mixer_channels(desc) + m->value_heads * (m->value_dim + 2);
+}
+
+/* Returns the width of what its last product reads. */
+static int64_t out_width(const kvf__desc *desc, const kvf__layer_shape *layer)
+{
+    const kvf__mixer *m = &desc->mixer;
+
+    if (layer->G || !m->kind) return desc->H * layer->D;
+    return m->kind == KVF__MIXER_CONV ? desc->C : m->value_heads * m->value_dim;
+}
+
 static int64_t letter_value(const kvf__desc *desc, const kvf__layer_shape *layer, char letter)
 {
-    static const char LETTERS[] = "VCEFHGDRSLIXY12";
+    static const char LETTERS[] = "VCEFHGDRSLIXYJAQWNM12";
     const int64_t values[] = {desc->V,
                               desc->C,
                               desc->E,
@@ -114,6 +137,12 @@ static int64_t letter_value(const kvf__desc *desc, const kvf__layer_shape *layer
                               desc->by_layer.inputs,
                               desc->position.max + desc->position.first,
                               desc->types,
+                              in_width(desc, layer),
+                              out_width(desc, layer),
+                              kvf__mixer_channels(desc),
+                              desc->mixer.kernel,
+                              desc->mixer.value_heads,
+                              desc->mixer.value_dim,
                               1,
                               2};
     const char *at = strchr(LETTERS, letter);
@@ -148,6 +177,7 @@ int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t 
 
     for (const char *word = weight->shape; word; word = strchr(word, ' ')) {
         word += *word == ' ';
+        if (desc->gguf && *word == '1') continue; /* llama.cpp squeezes it */
         dim[rank++] = kvf__shape_size(desc, layer, word);
     }
     if (desc->gguf && (weight->flags & KVF__W_CONV1D)) {

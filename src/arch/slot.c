@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* GPT-NeoX's fused q, k and v: row (h*3 + part)*D + i of Hugging Face is row (part*H + h)*D + i in
- * all other code. */
+ * all other code. Qwen3.5's q and its gate: the same with 2 parts. */
 
 enum { TABLE_PART = 4096 }; /* in bytes: a row of 1024 columns in f32 */
 
@@ -24,11 +24,11 @@ int64_t kvf__slot_columns(const kvf__slot *slot)
     return slot->view.rank ? slot->view.dim[slot->view.rank - 1] : 1;
 }
 
-/* Maps row `at` of the order q, k, v to the order head by head. */
+/* Maps row `at` of the order of parts to the order head by head. */
 static int64_t by_head_index(const kvf__slot *slot, int64_t at, int64_t n)
 {
-    int64_t D = n / (3 * slot->by_head), head = at / D;
-    return (head % slot->by_head * 3 + head / slot->by_head) * D + at % D;
+    int64_t D = n / (slot->parts * slot->by_head), head = at / D;
+    return (head % slot->by_head * slot->parts + head / slot->by_head) * D + at % D;
 }
 
 /* Returns the file's index of entry `at` of n permuted entries (rows, or elements of a bias). */
@@ -162,9 +162,9 @@ void kvf__slot_read_hf(const kvf__slot *slot, float *out)
     if (!H || slot->file_by_head) return;
     const bool vector = slot->view.rank < 2;
     const int64_t rows = vector ? columns : kvf__slot_rows(slot), width = vector ? 1 : columns;
-    const int64_t D = rows / (3 * H), block = D * width;
-    for (int64_t head = 0; head < 3 * H; head++) {
-        const int64_t from = head % 3 * H + head / 3;
+    const int64_t parts = slot->parts, D = rows / (parts * H), block = D * width;
+    for (int64_t head = 0; head < parts * H; head++) {
+        const int64_t from = head % parts * H + head / parts;
         for (int64_t row = 0; row < D && !vector; row++)
             kvf__slot_row(slot, from * D + row, out + head * block + row * width);
         for (int64_t i = 0; i < D && vector; i++)

@@ -33,6 +33,11 @@ static kvf_status describe_layers(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *te
         SAY("layer %lld G %lld D %lld F %lld R %lld from %lld %d\n", (long long)l, (long long)s->G,
             (long long)s->D, (long long)s->F, (long long)s->R, (long long)s->from, s->k_is_v);
     }
+    if (d->mixer.kind)
+        SAY("mixer %s %lld heads %lld %lld sizes %lld %lld gate %d\n",
+            d->mixer.kind == KVF__MIXER_CONV ? "conv" : "delta", (long long)d->mixer.kernel,
+            (long long)d->mixer.key_heads, (long long)d->mixer.value_heads,
+            (long long)d->mixer.key_dim, (long long)d->mixer.value_dim, d->block.out_gate);
     if (d->by_layer.inputs) SAY("inputs %lld\n", (long long)d->by_layer.inputs);
     return d->block.v_norm ? kvf__buf_printf(ctx, text, "v_norm 1\n") : KVF_OK;
 }

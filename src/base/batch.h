@@ -43,4 +43,10 @@ typedef struct kvf__batch {
                              (without common prefixes), -1: not given; NULL: none */
 } kvf__batch;
 
+/* Returns the common prefix of row r, -1: none. */
+static inline int32_t kvf__batch_parent(const kvf__batch *batch, int64_t r)
+{
+    return batch->parent ? batch->parent[r] : -1;
+}
+
 #endif

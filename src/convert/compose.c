@@ -265,6 +265,10 @@ static kvf_status join(composing *c, kvf__prefix *out, int64_t *position_start)
         at += c->part[i]->file.id.P;
     }
     if (parallel) share_mass(c, out);
+    if (!parallel) { /* rows continue after the last part */
+        const kvf__prefix *last = &c->part[c->n - 1]->file.prefix;
+        KVF_TRY(kvf__prefix_set_state(c->ctx, out, last->state, last->states));
+    }
     *position_start = start;
     return join_neurons(c, out);
 }
@@ -285,6 +289,7 @@ static kvf_status average(composing *c, kvf__prefix *out, int64_t *position_star
     const kvf__identity *id = &c->part[0]->file.id;
 
     KVF_TRY(kvf__prefix_like(c->ctx, out, &c->part[0]->file.prefix));
+    KVF_TRY(kvf__prefix_set_state(c->ctx, out, NULL, 0));
     if (is_weighted(c)) {
         KVF_TRY(kvf__prefix_weigh(c->ctx, out));
         average_weights(c, out);

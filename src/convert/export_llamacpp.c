@@ -112,8 +112,7 @@ kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *o, const 
                          base->path);
     if (d->by_layer.shape)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its layers differ in width: neurons are not folded into it",
-                         base->path);
+                         "%s: its layers differ: neurons are not folded into it", base->path);
     return file->prefix.P ? kvf__check_cache(ctx, o, prefix) : KVF_OK;
 }
 

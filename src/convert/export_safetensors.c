@@ -85,18 +85,20 @@ static kvf_status export_layers(kvf_ctx *ctx, const kvf_export_options *options,
     const kvf__prefix *p = &prefix->file.prefix;
     kvf__tensor *tensors = NULL;
     char *names = NULL;
+    size_t n = 0;
 
     kvf_status st = kvf__alloc_array(ctx, (size_t)p->L, sizeof *tensors, &tensors);
     if (!st) st = kvf__alloc_array(ctx, (size_t)p->L, NAME, &names);
     for (int64_t l = 0; !st && l < p->L; l++) {
         const kvf__prefix_layer at = kvf__prefix_at(p, l);
-        tensors[l].name = names + l * NAME;
-        snprintf(tensors[l].name, NAME, "past_key_values.%lld", (long long)l);
-        tensors[l].view = (kvf__view){
+        if (!at.G) continue; /* without attention */
+        tensors[n].name = names + l * NAME;
+        snprintf(tensors[n].name, NAME, "past_key_values.%lld", (long long)l);
+        tensors[n++].view = (kvf__view){
             .data = at.k, .dtype = KVF__F32, .rank = 5, .dim = {2, 1, at.G, p->P, at.D}};
     }
     if (!st)
-        st = kvf__safetensors_write_with(ctx, options->out, options->force, tensors, (size_t)p->L,
+        st = kvf__safetensors_write_with(ctx, options->out, options->force, tensors, n,
                                          safetensors_metadata(&prefix->file.id, LAYERS_LAYOUT));
     kvf__free(tensors);
     kvf__free(names);
@@ -124,6 +126,11 @@ kvf_status kvf__export_safetensors(kvf_ctx *ctx, const kvf_export_options *optio
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: a prefix inside rows (--infix) has no past_key_values, because its "
                          "keys are not rotated",
+                         options->out);
+    if (prefix->file.prefix.state)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: the prefix has a state for layers without attention, which "
+                         "past_key_values cannot hold",
                          options->out);
     if (prefix->file.prefix.heads) return export_layers(ctx, options, prefix);
     return kvf__safetensors_write_with(

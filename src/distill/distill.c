@@ -389,6 +389,13 @@ static kvf_status start(void *user, kvf__run *run, kvf__prefix *target)
     return st;
 }
 
+/* Rows of the student begin with the state after the document, as those of the teacher do. */
+static const kvf__prefix *state_before(void *user)
+{
+    const distilling *d = user;
+    return &d->document.context->file.prefix;
+}
+
 /* --on-policy: the student answers the user turns of a step, and the teacher gives the targets.
  * Depends only on student, step and seed. */
 static kvf_status renew(void *user, const kvf__run *run, kvf__train_rows *rows,
@@ -531,7 +538,11 @@ static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
 {
     kvf__trainer *trainer = NULL;
     double begin = kvf__clock();
-    d->feed = (kvf__feed){.open = open_rows, .lineage = add_lineage, .start = start, .user = d};
+    d->feed = (kvf__feed){.open = open_rows,
+                          .lineage = add_lineage,
+                          .start = start,
+                          .state = state_before,
+                          .user = d};
     KVF_TRY(kvf__trainer_open(ctx, &d->options.train, &(kvf__trainer_uses){.feed = &d->feed},
                               &trainer));
     const kvf__trainer_view t = kvf__trainer_look(trainer);

@@ -83,6 +83,7 @@ static kvf_status read_window(kvf_ctx *ctx, kvf_base *base, int32_t bos, kvf__do
     if (!st) st = kvf__prefix_create(ctx, &part, &kv, (int64_t)ids.n);
     if (!st) st = kvf__base_keys_values(ctx, base, ids.data, &part, NULL);
     if (!st) kvf__prefix_copy_tokens(to, at, &part, skipped, end - at);
+    if (!st) st = kvf__prefix_set_state(ctx, to, part.state, part.states);
     for (int64_t t = at; !st && t < end; t++)
         st = kvf__ids_add(ctx, &document->positions, (int32_t)(skipped + t - at));
     kvf__prefix_done(&part);

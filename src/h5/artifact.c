@@ -2,6 +2,7 @@
  * determines that of the bytes, so equal content gives equal files (docs/format.md). */
 #include "artifact_priv.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Only the attributes of a base: base_file.c handles its weights and texts. */
@@ -30,6 +31,43 @@ const uint8_t *kvf__artifact_mask(const kvf__artifact *a)
     return a->layer_mask ? a->layer_mask : a->prefix.layer_mask;
 }
 
+/* /mixer_state [n]: the state of layers without attention before a row (desc.h). */
+static const char STATE[] = "mixer_state";
+
+static void write_state(kvf__h5 *h5, const kvf__prefix *prefix)
+{
+    static const char *const LABELS[] = {"value"};
+    const kvf__h5_spec spec = {
+        .name = STATE, .dtype = KVF__F32, .rank = 1, .dim = &prefix->states, .labels = LABELS};
+
+    kvf__h5_data_write(h5, h5->file, &spec, prefix->state, NULL);
+}
+
+static void read_state(kvf__h5 *h5, kvf__artifact *a)
+{
+    float *state = NULL;
+    char text[128];
+
+    if (h5->status || !kvf__h5_has(h5, h5->file, STATE)) return;
+    kvf__h5_data data = kvf__h5_data_open(h5, h5->file, STATE);
+    if (data.dtype != KVF__F32 || data.rank != 1 || data.count < 1)
+        kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want [n] of f32",
+                     kvf__shape_text(text, data.rank, data.dim), kvf__dtype_name(data.dtype));
+    KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &state));
+    kvf__h5_data_read(h5, &data, state, data.bytes);
+    for (int64_t i = 0; i < data.count && !h5->status; i++)
+        if (!isfinite(state[i]))
+            kvf__h5_fail(h5, data.id, KVF_ENUMERIC, "value %lld is %g, want finite values",
+                         (long long)i, (double)state[i]);
+    if (!h5->status) {
+        a->prefix.state = state;
+        a->prefix.states = data.count;
+        state = NULL;
+    }
+    kvf__free(state);
+    kvf__h5_release(&data.id);
+}
+
 void kvf__artifact_write_facts(kvf__h5 *h5, kvf__h5_id at, const kvf__artifact *a)
 {
     const kvf__kind_row *row = ROWS[a->kind];
@@ -43,6 +81,7 @@ void kvf__artifact_write_facts(kvf__h5 *h5, kvf__h5_id at, const kvf__artifact *
     if (row->write_attrs) row->write_attrs(h5, at, a);
     kvf__head_write(h5, a->id.task, &a->head);
     if (row->write_rest) row->write_rest(h5, a);
+    if (a->prefix.state) write_state(h5, &a->prefix);
     kvf__attrs_write(h5, h5->file, "options", a->options);
     kvf__attrs_write(h5, h5->file, "lineage", a->lineage);
 }
@@ -59,6 +98,7 @@ unsigned kvf__artifact_features(const kvf__artifact *a)
     if (a->prefix.log_weight || kvf__params_find(&a->values.params, KVF__LOG_WEIGHT))
         features |= KVF__LOG_WEIGHTS;
     if (a->id.neurons.N) features |= KVF__NEURONS;
+    if (a->prefix.state) features |= KVF__STATE;
     return features;
 }
 
@@ -118,6 +158,7 @@ static void read_values(kvf__h5 *h5, const kvf__kind_row *row, const kvf__h5_dat
     if (row->masked && a->id.neurons.N)
         a->neuron_mask = kvf__mask_read(h5, at->id, NEURON_MASK, a->id.neurons.L);
     if (row->read && !h5->status) row->read(h5, at, a);
+    read_state(h5, a);
     if (!h5->status) kvf__h5_check_features(h5, kvf__artifact_features(a));
     kvf__head_read(h5, a->id.task, &a->head);
     if (row->read_rest) row->read_rest(h5, all, a);

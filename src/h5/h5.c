@@ -49,10 +49,10 @@ static void make_temp(kvf__h5 *h5, hid_t access)
         kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
 }
 
-enum { FORMAT = 1, FEATURES = 6 };
+enum { FORMAT = 1, FEATURES = 7 };
 /* Names by bit of kvf__feature, sorted. */
-static const char *const NAMES[FEATURES] = {"encoder-decoder", "heads-by-layer", "infix",
-                                            "layer-mask",      "log-weight",     "neurons"};
+static const char *const NAMES[FEATURES] = {
+    "encoder-decoder", "heads-by-layer", "infix", "layer-mask", "log-weight", "neurons", "state"};
 
 static void write_features(kvf__h5 *h5)
 {

@@ -54,7 +54,8 @@ typedef enum kvf__feature {
     KVF__INFIX = 4,      /* the prefix is inside rows */
     KVF__LAYER_MASK = 8, /* some layers have no prefix */
     KVF__LOG_WEIGHTS = 16,
-    KVF__NEURONS = 32 /* the prefix has virtual neurons */
+    KVF__NEURONS = 32, /* the prefix has virtual neurons */
+    KVF__STATE = 64    /* rows begin with a state in layers without attention */
 } kvf__feature;
 /* Creates a file of that kind with the attributes kvfold_kind, kvfold_format, kvfold_version, and
  * /features. Must be closed even on failure, like that of kvf__h5_open. */

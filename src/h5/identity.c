@@ -196,11 +196,13 @@ static void read_heads(kvf__h5 *h5, kvf__identity *id)
         kvf__kv_heads *at = &id->heads[l];
         at->G = rows[2 * l];
         at->D = rows[2 * l + 1];
-        if (at->G < 1 || at->G > MOST_HEADS || at->D < 1 || at->D > MOST_SIZE)
+        if (at->G < 0 || at->G > MOST_HEADS || at->D < 1 || at->D > MOST_SIZE)
             kvf__h5_fail(h5, data.id, KVF_EFORMAT, "layer %lld has %lld heads of size %lld",
                          (long long)l, (long long)at->G, (long long)at->D);
         at[1] = (kvf__kv_heads){.heads = at->heads + at->G, .width = at->width + at->G * at->D};
     }
+    if (!h5->status && !id->heads[data.dim[0]].heads)
+        kvf__h5_fail(h5, data.id, KVF_EFORMAT, "no layer has heads");
     id->L = data.dim[0];
     id->G = id->D = KVF__BY_LAYER;
     kvf__free(rows);

@@ -144,8 +144,9 @@ static int plan_rounds(prompt_row *group, int64_t n, bool infix, bool causal)
  * are read in rounds. */
 static kvf_status prefill(generator *g, prompt_row *group, int64_t n)
 {
-    const bool causal = !kvf__model_desc(g->base->model)->encoder; /* separate from the prompt */
-    const int rounds = plan_rounds(group, n, g->infix, causal);
+    /* an encoder is separate from the prompt; a state is that of all its tokens */
+    const kvf__desc *d = kvf__model_desc(g->base->model);
+    const int rounds = plan_rounds(group, n, g->infix, !d->encoder && !d->mixer.kind);
     kvf__ensemble_reset(g->session);
     for (int round = 0; round < rounds; round++) {
         g->batch.tokens.n = 0;

@@ -149,6 +149,8 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s does not predict the next token", base->path,
                          kvf_base_architecture(base));
     const char *why = limits->run ? kvf__decoder_refuses(base->model, &base->slots) : NULL;
+    if (limits->run && kvf__model_desc(base->model)->mixer.kind)
+        why = "has layers without attention, whose state has no earlier tokens";
     if (why)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: drafts are not supported on a base that %s",
                          base->path, why);

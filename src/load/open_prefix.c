@@ -92,6 +92,8 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__artifact 
     KVF_TRY(kvf__prefix_create(ctx, &prefix->file.prefix, &kv, s->P));
     prefix->file.prefix.near = kvf__identity_near(&run->id);
     memcpy(prefix->file.prefix.layer_mask, run->layer_mask, (size_t)s->L);
+    KVF_TRY(
+        kvf__prefix_set_state(ctx, &prefix->file.prefix, run->prefix.state, run->prefix.states));
     if (s->neurons.N) {
         KVF_TRY(kvf__neurons_create(ctx, &prefix->file.prefix.neurons, &s->neurons));
         memcpy(prefix->file.prefix.neurons.layer_mask, run->neuron_mask, (size_t)s->neurons.L);

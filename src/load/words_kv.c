@@ -44,7 +44,8 @@ kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *wo
     kvf__cache *cache = NULL;
     kvf__pass *pass = NULL;
     float *streams = NULL;
-    int64_t first = 0;
+    const float *state = NULL;
+    int64_t first = 0, states = 0;
 
     kvf_status st = kvf__base_wrap(ctx, base, words, out->P, &ids, &first);
     const int64_t T = (int64_t)ids.n, start[2] = {0, T}, example = 0;
@@ -61,6 +62,8 @@ kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *wo
     const kvf__input input = {.batch = &batch, .cache = cache, .streams = streams};
     if (!st) st = kvf__pass_fwd(ctx, pass, &input);
     if (!st) kvf__cache_read(cache, 0, first, out->P, out->kv);
+    if (!st) state = kvf__cache_states(cache, 0, &states);
+    if (!st && first + out->P == T) st = kvf__prefix_set_state(ctx, out, state, states);
     if (!st && inputs) copy_inputs(d, streams, T, first, out->P, inputs);
     kvf__free(streams);
     kvf__pass_free(pass);

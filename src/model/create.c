@@ -7,6 +7,7 @@
 #include "creation.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #define ROPE_ROWS_AT_CREATION 8192
@@ -46,7 +47,7 @@ static void read_head_norms(const reading *r, int64_t layer, float **at)
     const kvf__slot *q = slot_of(r->c, KVF__W_Q_NORM, layer),
                     *k = slot_of(r->c, KVF__W_K_NORM, layer);
 
-    if (!d->block.qk_norm) return;
+    if (!d->block.qk_norm || kvf__layer_mixes(d, layer)) return;
     if (r->carve) *at = kvf__carve(r->carve, d->H + shape.G + ones, D, sizeof(float));
     if (*at && d->block.qk_norm == KVF__QK_WHOLE) {
         kvf__slot_row(q, 0, *at);
@@ -57,6 +58,32 @@ static void read_head_norms(const reading *r, int64_t layer, float **at)
         kvf__slot_row(h < d->H ? q : k, 0, *at + h * D);
     for (int64_t i = 0; *at && i < ones * D; i++)
         (*at)[(d->H + shape.G) * D + i] = 1;
+}
+
+/* Reads a convolution tap by tap; a file has it channel by channel. */
+static void read_conv(const reading *r, int64_t l, float **at)
+{
+    const kvf__slot *slot = slot_of(r->c, KVF__W_MIXER_CONV, l);
+    float taps[KVF__MOST_TAPS];
+
+    if (!slot) return;
+    const int64_t channels = kvf__slot_rows(slot), kernel = kvf__slot_columns(slot);
+    if (r->carve) *at = kvf__carve(r->carve, kernel, channels, sizeof(float));
+    for (int64_t c = 0; *at && c < channels; c++) {
+        kvf__slot_row(slot, c, taps);
+        for (int64_t j = 0; j < kernel; j++)
+            (*at)[j * channels + c] = taps[j];
+    }
+}
+
+static void read_mixer(const reading *r, int64_t l, kvf__layer *to)
+{
+    read_conv(r, l, &to->mixer.conv);
+    read_plain(r, KVF__W_MIXER_STEP, l, &to->mixer.step);
+    read_plain(r, KVF__W_MIXER_RATE, l, &to->mixer.rate);
+    read_plain(r, KVF__W_MIXER_NORM, l, &to->mixer.gamma);
+    for (int64_t h = 0; to->mixer.rate && h < r->c->desc->mixer.value_heads; h++)
+        to->mixer.rate[h] = -expf(to->mixer.rate[h]);
 }
 
 /* Reads all norms that are not folded, and the dense layer after the embeddings. */
@@ -72,6 +99,7 @@ static void read_plain_weights(const reading *r)
         read_plain(r, KVF__W_OUT_NORM2, l, &to->out_gamma[1]);
         read_plain(r, KVF__W_OUT_NORM3, l, &to->input_gamma);
         read_plain(r, KVF__W_SCALE, l, &to->scale);
+        read_mixer(r, l, to);
         if (folded) read_plain(r, KVF__W_NORM2, l, &to->folded_gamma);
         if (folded) read_plain(r, KVF__W_NORM2_BETA, l, &to->folded_beta);
         if (folded) continue;

@@ -44,7 +44,13 @@ typedef struct kvf__layer {
     float *head_gamma;  /* [H + G, D] norms of queries and keys, with those of values [H + 2G, D];
                            NULL: none */
     float *input_gamma; /* [C] norm of the input half's output; NULL: none */
-    float *scale;       /* [1] factor on the stream after the layer; NULL: 1 */
+    struct {            /* mixer of a layer without attention (desc.h) */
+        float *conv;    /* [kernel, channels] */
+        /* delta rule: [value_heads] bias of the decay's softplus and its rate, -exp(A_log);
+         * [value_dim] norm of a head's output */
+        float *step, *rate, *gamma;
+    } mixer;
+    float *scale; /* [1] factor on the stream after the layer; NULL: 1 */
 } kvf__layer;
 
 /* Current contents of shared packed memory: number of a layer or plane; -1: none. */

@@ -55,9 +55,9 @@ static void load_rows_of_outputs(const kvf__packer *packer, const kvf__dense *de
         dst += p->n * p->k;
     }
     for (int i = 0; dense->n_parts > 1 && i < dense->n_parts; i++) {
-        int64_t n = kvf__slot_rows(dense->weight[i]);
-        load_block(packer, dense->weight[i], 0, n, p->k0, p->k, dst, p->k);
-        dst += n * p->k;
+        load_block(packer, dense->weight[i], dense->first[i], dense->rows[i], p->k0, p->k, dst,
+                   p->k);
+        dst += dense->rows[i] * p->k;
     }
     memset(dst, 0, (size_t)((p->n_padded - p->n) * p->k) * sizeof *dst);
 }
@@ -77,7 +77,7 @@ static void load_bias(const kvf__packer *packer, const kvf__dense *dense, const 
     }
     for (int i = 0; i < dense->n_parts; i++) {
         if (dense->bias[i]) kvf__slot_row(dense->bias[i], 0, dst);
-        dst += kvf__slot_rows(dense->weight[i]);
+        dst += dense->rows[i];
     }
 }
 

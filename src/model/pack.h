@@ -24,12 +24,13 @@ kvf_status kvf__packer_init(kvf_ctx *ctx, kvf__packer *packer, size_t matrix, si
                             size_t in);
 void kvf__packer_done(kvf__packer *packer);
 
-/* A dense layer y = x W + b as stored: up to three weights stacked along the outputs, and the
+/* A dense layer y = x W + b as stored: up to four weights stacked along the outputs, and the
  * preceding norm. */
 typedef struct kvf__dense {
     int n_parts;
-    const kvf__slot *weight[3]; /* [out, in], or [in, out] if conv1d (then one part) */
-    const kvf__slot *bias[3];   /* [out] or NULL */
+    const kvf__slot *weight[4]; /* [out, in], or [in, out] if conv1d (then one part) */
+    const kvf__slot *bias[4];   /* [out] or NULL */
+    int64_t first[4], rows[4];  /* of several parts: the rows used */
     const float *gamma, *beta;  /* [in] of the preceding norm, NULL: none */
 } kvf__dense;
 

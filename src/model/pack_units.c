@@ -53,8 +53,11 @@ kvf_status kvf__creation_pack_unit(kvf__creation *c, int64_t unit)
     for (size_t i = 0; kvf__product_at(c->desc, unit, i, &p); i++) {
         kvf__dense dense = {0};
         while ((weight = kvf__product_slot(c->desc, c->slots, &p, dense.n_parts,
-                                           &dense.bias[dense.n_parts])))
-            dense.weight[dense.n_parts++] = weight;
+                                           &dense.bias[dense.n_parts]))) {
+            const int part = dense.n_parts++;
+            dense.weight[part] = weight;
+            kvf__product_rows(c->desc, weight, part, &dense.first[part], &dense.rows[part]);
+        }
         if (p.kind == KVF__PRODUCT_HEAD) { /* if tied it has no slot of its own */
             dense.n_parts = 1;
             dense.weight[0] = &c->model->lm.slot;

@@ -12,14 +12,22 @@ typedef struct row {
 #define NO_NORM KVF__W_ROLES, KVF__W_ROLES
 #define NORM1   KVF__W_NORM1, KVF__W_NORM1_BETA
 #define NORM2   KVF__W_NORM2, KVF__W_NORM2_BETA
-#define QKV(part)                                                                                  \
+#define QKV_N   9
+#define QKV                                                                                        \
     {                                                                                              \
-        KVF__W_QKV##part, KVF__W_Q##part, KVF__W_K##part, KVF__W_V##part                           \
+        KVF__W_QKV, KVF__W_Q, KVF__W_K, KVF__W_V, KVF__W_Q, KVF__W_MIXER_IN, KVF__W_MIXER_GATE,    \
+            KVF__W_MIXER_BETA, KVF__W_MIXER_DECAY                                                  \
     }
+#define QKV_BIAS                                                                                   \
+    {                                                                                              \
+        KVF__W_QKV_BIAS, KVF__W_Q_BIAS, KVF__W_K_BIAS, KVF__W_V_BIAS, KVF__W_ROLES, KVF__W_ROLES,  \
+            KVF__W_ROLES, KVF__W_ROLES, KVF__W_ROLES                                               \
+    }
+enum { GATE_OF_Q = 4 }; /* place of the gates in that list */
 
 static const row ROWS[KVF__PRODUCT_KINDS] = {
-    [KVF__PRODUCT_QKV] = {"C", "SD", false, {QKV(), QKV(_BIAS), 4, NORM1}},
-    [KVF__PRODUCT_OUT] = {"HD", "C", true, {{KVF__W_OUT}, {KVF__W_OUT_BIAS}, 1, NO_NORM}},
+    [KVF__PRODUCT_QKV] = {"C", "J", false, {QKV, QKV_BIAS, QKV_N, NORM1}},
+    [KVF__PRODUCT_OUT] = {"A", "C", true, {{KVF__W_OUT}, {KVF__W_OUT_BIAS}, 1, NO_NORM}},
     [KVF__PRODUCT_UP] = {"C",
                          "F",
                          false,
@@ -226,6 +234,7 @@ const kvf__slot *kvf__product_slot(const kvf__desc *desc, const kvf__slots *slot
 
     for (int at = 0; at < of->n; at++) {
         const bool again = k_is_v && of->weight[at] == KVF__W_V;
+        if (at == GATE_OF_Q && !desc->block.out_gate) continue;
         const kvf__slot *slot = kvf__slot_of(desc, slots, again ? KVF__W_K : of->weight[at],
                                              p->unit);
         if (!slot || i-- > 0) continue;
@@ -233,6 +242,15 @@ const kvf__slot *kvf__product_slot(const kvf__desc *desc, const kvf__slots *slot
         return slot;
     }
     return NULL;
+}
+
+void kvf__product_rows(const kvf__desc *desc, const kvf__slot *slot, int i, int64_t *first,
+                       int64_t *rows)
+{
+    const bool gated = desc->block.out_gate && slot->role == KVF__W_Q;
+
+    *rows = kvf__slot_rows(slot) / (gated ? 2 : 1);
+    *first = gated && i ? *rows : 0;
 }
 
 int64_t kvf__padded_rows(const kvf__model *model, int64_t n)

@@ -7,7 +7,8 @@
  * of the feed-forward width. A plane of the head is one product. If a layer reads the keys and
  * values of another, qkv is q with zero columns for k and v. Cross-attention has q instead of qkv,
  * preceded by kv, which reads the encoder's states. Self-attention in a decoder with
- * cross-attention has no feed-forward half. Packing, primitives, gradients of trained weights,
+ * cross-attention has no feed-forward half. A layer without attention has the first product of its
+ * mixer as qkv. Packing, primitives, gradients of trained weights,
  * benchmarks and the memory forecast all use this list. */
 #ifndef KVF_PRODUCTS_H
 #define KVF_PRODUCTS_H
@@ -43,7 +44,7 @@ typedef struct kvf__product {
 
 /* The weights of a kind and their biases: one weight, or several stacked along the outputs. */
 typedef struct kvf__product_weights {
-    kvf__role weight[4], bias[4]; /* a family has either the first or the others */
+    kvf__role weight[9], bias[9]; /* a layer has the first, or others in this order */
     int n;
     kvf__role gamma, beta; /* preceding norm; KVF__W_ROLES: none */
 } kvf__product_weights;
@@ -76,6 +77,10 @@ kvf__dtype kvf__product_dst(const kvf__model *model, const kvf__product *product
  * is KVF__W_HEAD; a tied head has no slot. */
 const kvf__slot *kvf__product_slot(const kvf__desc *desc, const kvf__slots *slots,
                                    const kvf__product *product, int i, const kvf__slot **bias);
+/* Sets the rows of slot i that belong to its product, which stacks the rows of all slots. A query
+ * projection with gates is slot 0 and, for the gates, the last slot. */
+void kvf__product_rows(const kvf__desc *desc, const kvf__slot *slot, int i, int64_t *first,
+                       int64_t *rows);
 /* Returns the rows computed for n: exact up to 8, then multiples of 8 up to 64, then of
  * row_step. */
 int64_t kvf__padded_rows(const kvf__model *model, int64_t n);

@@ -89,7 +89,9 @@ static kvf_status each_matrix(storing *s, const kvf__desc *desc,
             for (int part = 0; !p.n0 /* else the matrix of gate has it */ &&
                                (slot = kvf__product_slot(desc, slots, &p, part, NULL));
                  part++)
-                KVF_TRY(visit(s, &slots->items[slot - slots->items]));
+                if (!part ||
+                    slot != kvf__product_slot(desc, slots, &p, 0, NULL)) /* not its gates */
+                    KVF_TRY(visit(s, &slots->items[slot - slots->items]));
     return s->stored->head.view.data ? visit(s, &s->stored->head) : KVF_OK;
 }
 

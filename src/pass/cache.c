@@ -10,14 +10,31 @@
 #include <assert.h>
 #include <string.h>
 
-/* Computes the bytes of one slot's [L, 2, G, room, D]; false on overflow. */
+static size_t state_bytes(const kvf__cache *cache)
+{
+    return (size_t)cache->states * sizeof(float);
+}
+
+float *kvf__cache_state(const kvf__cache *cache, int64_t slot)
+{
+    return cache->data[slot];
+}
+
+const float *kvf__cache_states(const kvf__cache *cache, int64_t slot, int64_t *n)
+{
+    *n = cache->states;
+    return *n ? cache->data[slot] : NULL;
+}
+
+/* Computes the bytes of one slot: states, then [L, 2, G, room, D]; false on overflow. */
 static bool slot_bytes(const kvf__cache *cache, int64_t reserved, size_t *out)
 {
     const int64_t dims[] = {kvf__kv_at(&cache->shape, cache->shape.L).width, 2, reserved};
     *out = kvf__act_size(cache->act);
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
         if (!kvf__mul(*out, (size_t)dims[i], out)) return false;
-    return true;
+    *out += state_bytes(cache);
+    return *out >= state_bytes(cache);
 }
 
 static void lay_out(void *object, kvf__carver *carve)
@@ -35,6 +52,7 @@ kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_
 {
     kvf__cache made = {.desc = &model->desc,
                        .shape = kvf__desc_kv(&model->desc),
+                       .states = kvf__desc_state(&model->desc),
                        .slots = slots,
                        .capacity = capacity,
                        .act = model->act};
@@ -96,6 +114,7 @@ int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot)
 void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length)
 {
     assert(slot >= 0 && slot < cache->slots && length >= 0);
+    assert(!cache->states || !length || length >= cache->length[slot]);
     if (length < cache->length[slot]) cache->length[slot] = length;
     if (!length) cache->source[slot] = 0;
 }
@@ -104,7 +123,7 @@ void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv)
 {
     const kvf__kv_heads at = kvf__kv_at(&cache->shape, l);
     const int64_t widths = 2 * at.width + kv * at.G * at.D;
-    return (char *)cache->data[slot] +
+    return (char *)cache->data[slot] + state_bytes(cache) +
            (size_t)(widths * cache->reserved[slot]) * kvf__act_size(cache->act);
 }
 
@@ -113,6 +132,7 @@ void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
     const size_t size = kvf__act_size(cache->act);
 
     assert(from != to && n >= 0 && n <= cache->length[from] && n <= cache->reserved[to]);
+    assert(!cache->states || n == cache->length[from]);
     for (int64_t l = 0; l < cache->shape.L; l++)
         for (int kv = 0; kv < 2; kv++) {
             const kvf__kv_heads heads = kvf__kv_at(&cache->shape, l);
@@ -126,6 +146,7 @@ void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
                        out_of + (size_t)(g * cache->reserved[from] * heads.D) * size,
                        (size_t)(tokens * heads.D) * size);
         }
+    if (cache->states) memcpy(cache->data[to], cache->data[from], state_bytes(cache));
     cache->length[to] = n;
     cache->source[to] = cache->source[from];
 }
@@ -176,7 +197,9 @@ static void move_tokens(const kvf__cache *cache, int64_t slot, int64_t first, in
 void kvf__cache_save(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, void *out)
 {
     assert(first >= 0 && n >= 0 && first + n <= cache->length[slot]);
-    move_tokens(cache, slot, first, n, true, out);
+    assert(!cache->states || first + n == cache->length[slot]);
+    if (cache->states) memcpy(out, cache->data[slot], state_bytes(cache));
+    move_tokens(cache, slot, first, n, true, (char *)out + state_bytes(cache));
 }
 
 void kvf__cache_restore(kvf__cache *cache, int64_t slot, int64_t n, const void *saved)
@@ -184,18 +207,19 @@ void kvf__cache_restore(kvf__cache *cache, int64_t slot, int64_t n, const void *
     const int64_t length = cache->length[slot];
 
     assert(n >= 0 && length + n <= cache->reserved[slot]);
-    move_tokens(cache, slot, length, n, false, (char *)saved);
+    if (cache->states) memcpy(cache->data[slot], saved, state_bytes(cache));
+    move_tokens(cache, slot, length, n, false, (char *)(uintptr_t)saved + state_bytes(cache));
     cache->length[slot] = length + n;
 }
 
-/* Appends keys and values of each row's tokens to its slot. In kv_of they follow `first` other
- * heads. */
+/* Appends keys and values of each row's tokens to its slot. In rows of kv_of [tokens, ld] they
+ * follow `first` other heads. */
 static void put_tokens(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
-                       const char *kv_of, int64_t first, bool behind)
+                       const char *kv_of, int64_t ld, int64_t first, bool behind)
 {
     const kvf__kv_heads heads = kvf__kv_at(&cache->shape, l);
     const size_t head = (size_t)heads.D * kvf__act_size(cache->act);
-    const size_t width = (size_t)(first + 2 * heads.G) * head; /* bytes of one row */
+    const size_t width = (size_t)ld * kvf__act_size(cache->act);
 
     for (int64_t r = 0; r < batch->n_rows; r++) {
         int64_t s = kvf__row_slot(slot, r), at = behind ? cache->length[s] : 0;
@@ -217,13 +241,15 @@ void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, co
 {
     const bool behind = kvf__layer_place(cache->desc, l) != KVF__PLACE_ENCODER;
 
-    put_tokens(cache, l, batch, slot, qkv, H, behind);
+    put_tokens(cache, l, batch, slot, qkv, kvf__qkv_width(cache->desc, l), H, behind);
 }
 
 void kvf__cache_put_source(kvf__cache *cache, int64_t l, const kvf__batch *source,
                            const int32_t *slot, const void *kv)
 {
-    put_tokens(cache, l, source, slot, kv, 0, false);
+    const kvf__kv_heads heads = kvf__kv_at(&cache->shape, l);
+
+    put_tokens(cache, l, source, slot, kv, 2 * heads.G * heads.D, 0, false);
     for (int64_t r = 0; r < source->n_rows; r++)
         cache->source[kvf__row_slot(slot, r)] = source->start[r + 1] - source->start[r];
 }

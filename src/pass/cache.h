@@ -5,7 +5,8 @@
 #include "packed_model.h"
 
 /* Keys and values of earlier tokens of several rows, in the activation type: per slot and layer [2,
- * G, room, D]. */
+ * G, room, D]; of layers without attention their state after all tokens (desc.h), in f32. With
+ * such states the last n tokens are copied, saved or dropped only all together. */
 typedef struct kvf__cache kvf__cache;
 kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity,
                              kvf__cache **out);
@@ -18,6 +19,8 @@ kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int
 void kvf__cache_free(kvf__cache *cache);
 int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot);
 void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length);
+/* Returns the n floats of a slot's states, a view; 0: the base has none. */
+const float *kvf__cache_states(const kvf__cache *cache, int64_t slot, int64_t *n);
 /* Copies the first n tokens of slot `from` to slot `to`, which then holds no others. */
 void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n);
 /* Copies keys and values of n tokens of a slot, from `first` on, as f32 to out [L, 2, G, n, D] (or

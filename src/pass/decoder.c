@@ -55,10 +55,14 @@ static kvf__raw raw_of(const kvf__slot *slot, float *bias)
         .slot = slot, .bias = bias, .rows = kvf__slot_rows(slot), .K = kvf__slot_columns(slot)};
 }
 
-/* Returns gate or up, which may be parts of one matrix. */
-static kvf__raw raw_part(const kvf__product *p, const kvf__slot *slot, float *bias)
+/* Returns part i of a product: gate or up may be parts of one matrix, and so may queries and their
+ * gates. */
+static kvf__raw raw_part(const kvf__desc *d, const kvf__product *p, const kvf__slot *slot, int i,
+                         float *bias)
 {
     kvf__raw raw = raw_of(slot, bias);
+
+    if (p->kind == KVF__PRODUCT_QKV) kvf__product_rows(d, slot, i, &raw.first, &raw.rows);
 
     if (slot->role != KVF__W_GATE_UP) return raw;
     raw.rows /= 2;
@@ -82,7 +86,7 @@ static kvf__raw_layer lay_layer(const kvf__decoder *decoder, kvf__carver *carve,
 
     for (size_t i = 0; kvf__product_at(d, l, i, &p) && !p.plane; i++)
         for (int part = 0; (slot = kvf__product_slot(d, decoder->slots, &p, part, &bias)); part++)
-            raws[p.kind][part] = raw_part(&p, slot, lay_vector(carve, bias));
+            raws[p.kind][part] = raw_part(d, &p, slot, part, lay_vector(carve, bias));
     return to;
 }
 
@@ -92,8 +96,9 @@ static kvf__decoder_own lay_own(const kvf__decoder *decoder, kvf__carver *carve)
 {
     const kvf__desc *d = &decoder->model->desc;
     const int64_t D = kvf__shape_most(d, "D");
+    const bool mixes = d->mixer.kind;
     int64_t K = kvf__most(kvf__most(d->C, d->by_layer.inputs),
-                          kvf__most(kvf__shape_most(d, "F"), kvf__shape_most(d, "HD")));
+                          kvf__most(kvf__shape_most(d, "F"), kvf__shape_most(d, "A")));
 
     return (kvf__decoder_own){
         .xhat = kvf__carve(carve, decoder->rows, d->C, sizeof(float)),
@@ -106,6 +111,9 @@ static kvf__decoder_own lay_own(const kvf__decoder *decoder, kvf__carver *carve)
             carve, 1, 1, kvf__attn_head_scratch(D, decoder->P + decoder->cache->capacity + 1)),
         .segs = kvf__carve(carve, decoder->rows, 2, sizeof(kvf__kvseg)),
         .rows = kvf__carve(carve, decoder->rows, 1, sizeof(kvf__attn_row)),
+        .mixer = mixes ? kvf__carve(carve, 1, kvf__mixer_scratch(d, 1, false), sizeof(float))
+                       : NULL,
+        .state = mixes ? kvf__carve(carve, 1, kvf__mixer_unit_state(d), sizeof(float)) : NULL,
     };
 }
 
@@ -124,8 +132,8 @@ static void lay_out(void *object, kvf__carver *carve)
     for (int64_t c = 0; decoder->final.gamma && c < d->C; c++)
         decoder->final.gamma[c] *= d->factors.head;
     decoder->x = kvf__carve(carve, rows, d->C, sizeof(float));
-    decoder->qkv = kvf__carve(carve, rows, kvf__shape_most(d, "SD"), sizeof(float));
-    decoder->att = kvf__carve(carve, rows, kvf__shape_most(d, "HD"), sizeof(float));
+    decoder->qkv = kvf__carve(carve, rows, kvf__shape_most(d, "J"), sizeof(float));
+    decoder->att = kvf__carve(carve, rows, kvf__shape_most(d, "A"), sizeof(float));
     decoder->inputs = kvf__carve(carve, rows, d->L * d->by_layer.inputs, sizeof(float));
     decoder->half = kvf__carve(carve, rows, d->C, sizeof(float));
     const int64_t F = kvf__most(kvf__shape_most(d, "F"), d->by_layer.inputs);

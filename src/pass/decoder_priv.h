@@ -20,7 +20,8 @@ typedef struct kvf__raw_norm {
 } kvf__raw_norm;
 
 typedef struct kvf__raw_layer {
-    kvf__raw qkv[3]; /* whole heads each: q, k and v, or one fused */
+    /* whole heads each: q, k, v and gates, or one fused; or the parts of a mixer's first product */
+    kvf__raw qkv[4];
     kvf__raw out, gate, up, down;
     kvf__raw input_gate, input_down; /* no slot: layers have no inputs (pass_inputs.c) */
     kvf__raw_norm norm1, norm2, out_norm1, out_norm2, out_norm3;
@@ -37,6 +38,7 @@ typedef struct kvf__decoder_own {
     void *product, *attention; /* scratch of the kernels */
     kvf__kvseg *segs;          /* [2, rows] prefixes, caches */
     kvf__attn_row *rows;       /* [rows] */
+    float *mixer, *state;      /* scratch of a mixer, and the state of its unit */
 } kvf__decoder_own;
 
 struct kvf__decoder {
@@ -52,8 +54,8 @@ struct kvf__decoder {
     kvf__decoder_own *own; /* [threads] */
 
     float *x;            /* [rows, C] residual stream */
-    float *qkv;          /* [rows, (H+2G)D] of the current layer, q and k rotated */
-    float *att;          /* [rows, HD] */
+    float *qkv;          /* [rows, J] of the current layer, q and k rotated */
+    float *att;          /* [rows, A] */
     float *half;         /* [rows, C] output of a half, if a norm follows it */
     float *inputs;       /* [rows, L, I] */
     float *h1, *h2, *g;  /* [rows, F] gate or up; up if gated; output of the activation */
@@ -61,5 +63,40 @@ struct kvf__decoder {
     float *lse;          /* [H, rows] */
     int32_t *position;   /* [rows] */
 };
+
+/* State of a thread in a step. */
+typedef struct kvf__worker {
+    const kvf__decoder *decoder;
+    const kvf__step *step;
+    struct kvf__team *team;
+    const kvf__decoder_own *own;
+    float *logits;
+    int t, n; /* number of this thread, number of threads */
+} kvf__worker;
+/* Runs this thread's units of layer l's mixer: att from qkv. */
+void kvf__decoder_mix(const kvf__worker *w, int64_t l);
+
+/* Returns the number of rows just before row m that are tokens of the same slot. */
+static inline int64_t kvf__step_behind(const kvf__step *step, int64_t m)
+{
+    int64_t n = 0;
+    while (step->runs && n < m &&
+           kvf__row_slot(step->slot, m - n - 1) == kvf__row_slot(step->slot, m))
+        n++;
+    return n;
+}
+
+/* Returns the tokens of its slot before row m. */
+static inline int64_t kvf__step_length(const kvf__decoder *decoder, const kvf__step *step,
+                                       int64_t m)
+{
+    return decoder->cache->length[kvf__row_slot(step->slot, m)] + kvf__step_behind(step, m);
+}
+
+/* Returns the condition of row m. */
+static inline kvf__step_row kvf__step_row_at(const kvf__step *step, int64_t m)
+{
+    return step->row ? step->row[m] : (kvf__step_row){.condition = step->condition};
+}
 
 #endif

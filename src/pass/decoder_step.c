@@ -18,41 +18,11 @@
 
 enum { ROWS_UNIT = 16 }; /* rows of a matrix are divided in such units: a cache line of y */
 
-/* State of a thread in a step. */
-typedef struct worker {
-    const kvf__decoder *decoder;
-    const kvf__step *step;
-    kvf__team *team;
-    const kvf__decoder_own *own;
-    float *logits;
-    int t, n; /* number of this thread, number of threads */
-} worker;
-
-/* Returns the number of rows just before row m that are tokens of the same slot. */
-static int64_t behind(const kvf__step *step, int64_t m)
-{
-    int64_t n = 0;
-    while (step->runs && n < m &&
-           kvf__row_slot(step->slot, m - n - 1) == kvf__row_slot(step->slot, m))
-        n++;
-    return n;
-}
-
-/* Returns the tokens of its slot before row m. */
-static int64_t length_before(const kvf__decoder *decoder, const kvf__step *step, int64_t m)
-{
-    return decoder->cache->length[kvf__row_slot(step->slot, m)] + behind(step, m);
-}
+typedef kvf__worker worker;
 
 static void part_of(const worker *w, int64_t total, int64_t unit, int64_t *from, int64_t *to)
 {
     kvf__team_part(total, unit, w->t, w->n, from, to);
-}
-
-/* Returns the condition of row m. */
-static kvf__step_row before_row(const kvf__step *step, int64_t m)
-{
-    return step->row ? step->row[m] : (kvf__step_row){.condition = step->condition};
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -128,7 +98,7 @@ static void normalise(const worker *w, const kvf__raw_norm *norm)
 /* Returns the neurons of row m in layer l; NULL: none. */
 static const kvf__neurons *neurons_of(const worker *w, int64_t l, int64_t m)
 {
-    const kvf__prefix *prefix = before_row(w->step, m).condition.prefix;
+    const kvf__prefix *prefix = kvf__step_row_at(w->step, m).condition.prefix;
     const kvf__neurons *neurons = prefix ? &prefix->neurons : NULL;
     return neurons && neurons->shape.N && neurons->layer_mask[l] ? neurons : NULL;
 }
@@ -279,7 +249,7 @@ static char *cached_head(const worker *w, const kvf__layer_shape *layer, int64_t
     const kvf__cache *cache = w->decoder->cache;
     const int64_t H = w->decoder->model->desc.H, kv = h >= H + layer->G;
     const int64_t g = h - H - kv * layer->G, slot = kvf__row_slot(w->step->slot, m);
-    const int64_t token = length_before(w->decoder, w->step, m);
+    const int64_t token = kvf__step_length(w->decoder, w->step, m);
     const int64_t at = (g * cache->reserved[slot] + token) * layer->D;
 
     return (char *)kvf__cache_at(cache, layer->from, slot, (int)kv) +
@@ -293,8 +263,9 @@ static void finish_head(const worker *w, int64_t l, int64_t m, int64_t h)
     const kvf__desc *d = &w->decoder->model->desc;
     const kvf__layer_shape layer = kvf__desc_layer(d, l);
     const kvf__dtype act = w->decoder->cache->act;
-    float *head = w->decoder->qkv + (m * (d->H + 2 * layer.G) + h) * layer.D;
+    float *head = w->decoder->qkv + m * kvf__qkv_width(d, l) + h * layer.D;
 
+    if (h >= d->H + 2 * layer.G) return; /* a gate */
     if (h >= d->H && layer.from != l) {
         kvf__to_f32(act, cached_head(w, &layer, m, h), head, layer.D);
         return;
@@ -322,23 +293,25 @@ static void place_head(const worker *w, const kvf__raw *raw, float *head, int64_
         head[i] += bias[i];
 }
 
-/* Computes heads from .. to - 1 of q, k and v. */
+/* Computes heads from .. to - 1 of q, k, v and gates. */
 static void project_heads(const worker *w, int64_t l, int64_t from, int64_t to)
 {
     const kvf__desc *d = &w->decoder->model->desc;
     const kvf__layer_shape layer = kvf__desc_layer(d, l);
-    const int64_t D = layer.D, ld = (d->H + 2 * layer.G) * D;
+    const int64_t D = layer.D, ld = kvf__qkv_width(d, l);
     float *qkv = w->decoder->qkv;
     int64_t first = 0; /* first head of a part */
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const kvf__raw *raw = &w->decoder->layers[l].qkv[i];
         if (!raw->slot) break;
         const int64_t end = first + raw->rows / D;
         const int64_t a = from > first ? from : first, b = to < end ? to : end;
-        for (int64_t h = a; raw->slot->file_by_head && h < b; h++)
-            multiply(w, raw, (h % d->H * 3 + h / d->H) * D, D, w->own->xhat, qkv + h * D, ld,
-                     false);
+        for (int64_t h = a; raw->slot->file_by_head && h < b; h++) {
+            const int64_t own = h - first + raw->first / D; /* among the heads of the matrix */
+            multiply(w, raw, (own % d->H * raw->slot->parts + own / d->H) * D - raw->first, D,
+                     w->own->xhat, qkv + h * D, ld, false);
+        }
         if (a < b && !raw->slot->file_by_head)
             multiply(w, raw, (a - first) * D, (b - a) * D, w->own->xhat, qkv + a * D, ld, false);
         for (int64_t h = a; h < b; h++)
@@ -355,7 +328,7 @@ static void project(const worker *w, int64_t l)
     const kvf__desc *d = &w->decoder->model->desc;
     int64_t from, to;
 
-    part_of(w, kvf__shape_size(d, l, "S"), 1, &from, &to);
+    part_of(w, kvf__qkv_width(d, l) / kvf__desc_layer(d, l).D, 1, &from, &to);
     project_heads(w, l, from, to);
     if (d->block.qk_norm == KVF__QK_WHOLE) {
         kvf__team_wait(w->team, w->n);
@@ -367,6 +340,21 @@ static void project(const worker *w, int64_t l)
             finish_head(w, l, m, h);
 }
 
+/* Computes this thread's columns of the first product of a mixer. */
+static void project_mixer(const worker *w, int64_t l)
+{
+    const int64_t J = kvf__qkv_width(&w->decoder->model->desc, l);
+    int64_t first = 0, from, to;
+
+    for (int i = 0; i < 4; i++) {
+        const kvf__raw *raw = &w->decoder->layers[l].qkv[i];
+        if (!raw->slot) break;
+        part_of(w, raw->rows, ROWS_UNIT, &from, &to);
+        multiply(w, raw, from, to - from, w->own->xhat, w->decoder->qkv + first + from, J, false);
+        first += raw->rows;
+    }
+}
+
 /* Sets the segments before each row in layer l: its prefix, and its cache. */
 static void lay_segments(const worker *w, int64_t l)
 {
@@ -376,12 +364,25 @@ static void lay_segments(const worker *w, int64_t l)
 
     for (int64_t m = 0; m < w->step->n; m++) {
         const int64_t slot = kvf__row_slot(w->step->slot, m);
-        segs[2 * m] = kvf__prefix_segment(before_row(w->step, m).condition.prefix, from, NULL);
+        segs[2 * m] = kvf__prefix_segment(kvf__step_row_at(w->step, m).condition.prefix, from,
+                                          NULL);
         segs[2 * m + 1] = kvf__cache_segment(cache, from, slot);
-        segs[2 * m + 1].len = length_before(w->decoder, w->step, m);
+        segs[2 * m + 1].len = kvf__step_length(w->decoder, w->step, m);
         w->own->rows[m] = (kvf__attn_row){
             .start = m, .len = 1, .n_segs = 2, .seg = {(int32_t)(2 * m), (int32_t)(2 * m + 1)}};
     }
+}
+
+/* Multiplies the output of head h of row m by the sigmoid of its gate. */
+static void apply_gate(const worker *w, int64_t l, int64_t m, int64_t h)
+{
+    const kvf__desc *d = &w->decoder->model->desc;
+    const int64_t J = kvf__qkv_width(d, l), D = kvf__desc_layer(d, l).D;
+    const float *gate = w->decoder->qkv + (m + 1) * J - (d->H - h) * D;
+    float *out = w->decoder->att + (m * d->H + h) * D;
+
+    for (int64_t c = 0; c < D; c++)
+        out[c] /= 1 + expf(-gate[c]);
 }
 
 /* Computes this thread's pairs of a row and a query head. */
@@ -399,9 +400,11 @@ static void attend(const worker *w, int64_t l)
     attn.lse = w->decoder->lse;
     lay_segments(w, l);
     part_of(w, w->step->n * d->H, 1, &from, &to);
-    for (int64_t i = from; i < to; i++)
+    for (int64_t i = from; i < to; i++) {
         w->decoder->model->kernels->attn_head(&attn, &w->own->rows[i / d->H], i % d->H,
                                               w->own->attention);
+        if (d->block.out_gate) apply_gate(w, l, i / d->H, i % d->H);
+    }
 }
 
 /* ---- feed-forward ---------------------------------------------------------------------------- */
@@ -480,7 +483,7 @@ static void embed(const worker *w)
 
 static const kvf__slot *head_of(const worker *w, int64_t r)
 {
-    const kvf__slot *own = before_row(w->step, r).head;
+    const kvf__slot *own = kvf__step_row_at(w->step, r).head;
     return own ? own : w->decoder->head.slot;
 }
 
@@ -509,10 +512,17 @@ static void work(const worker *w)
     make_inputs(w);
     for (int64_t l = 0; l < decoder->model->desc.L; l++) {
         const kvf__raw_layer *layer = &decoder->layers[l];
+        const bool mixes = kvf__layer_mixes(&decoder->model->desc, l);
         normalise(w, &layer->norm1);
-        project(w, l);
+        if (mixes)
+            project_mixer(w, l);
+        else
+            project(w, l);
         kvf__team_wait(w->team, w->n);
-        attend(w, l);
+        if (mixes)
+            kvf__decoder_mix(w, l);
+        else
+            attend(w, l);
         kvf__team_wait(w->team, w->n);
         const bool parallel = decoder->model->desc.block.parallel;
         if (parallel) { /* norm of the stream before the attention half adds to it */
@@ -538,8 +548,8 @@ static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, cons
                                  int64_t r)
 {
     const kvf__desc *d = &decoder->model->desc;
-    const kvf__step_row before = before_row(step, r);
-    const int64_t position = before.condition.position_start + length_before(decoder, step, r),
+    const kvf__step_row before = kvf__step_row_at(step, r);
+    const int64_t position = before.condition.position_start + kvf__step_length(decoder, step, r),
                   P = before.condition.prefix ? before.condition.prefix->P : 0;
 
     if (before.condition.position_start < 0 || position >= d->position.max)
@@ -563,17 +573,17 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
         return kvf__fail(ctx, KVF_ESHAPE, "step: row %lld has id %ld, the vocabulary ends at %lld",
                          (long long)r, (long)step->ids[r], (long long)d->V - 1);
     if (slot < 0 || slot >= cache->slots ||
-        length_before(decoder, step, r) >= cache->reserved[slot])
+        kvf__step_length(decoder, step, r) >= cache->reserved[slot])
         return kvf__fail(
             ctx, KVF_ESHAPE,
             "step: row %lld in slot %lld, but the cache has %lld slots of at most %lld tokens",
             (long long)r, (long long)slot, (long long)cache->slots, (long long)cache->capacity);
-    for (int64_t other = 0; other < r - behind(step, r); other++)
+    for (int64_t other = 0; other < r - kvf__step_behind(step, r); other++)
         if (kvf__row_slot(step->slot, other) == slot)
             return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
                              (long long)other, (long long)r, (long long)slot);
-    KVF_TRY(kvf__prefix_check(ctx, decoder->model, before_row(step, r).condition.prefix, decoder->P,
-                              decoder->neurons));
+    KVF_TRY(kvf__prefix_check(ctx, decoder->model, kvf__step_row_at(step, r).condition.prefix,
+                              decoder->P, decoder->neurons));
     return check_position(ctx, decoder, step, r);
 }
 

@@ -35,8 +35,8 @@ static sizes sizes_of(const kvf__pass *pass)
     s.plane = d->by_layer.inputs;
     for (int64_t l = 0; l < d->L; l++) /* the first of a layer is its widest */
         s.plane = kvf__most(s.plane, kvf__ffn_plane(kvf__desc_layer(d, l).F, 0).width);
-    s.qkv = kvf__shape_most(d, "SD");
-    s.att = kvf__shape_most(d, "HD");
+    s.qkv = kvf__shape_most(d, "J");
+    s.att = kvf__shape_most(d, "A");
     s.adapter = model->train.adapters ? kvf__adapters_shape(model->train.adapters)->size : 0;
     s.act = kvf__act_size(model->act);
     s.f32 = model->act == KVF__F32;
@@ -83,7 +83,8 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
     const bool feeds = l < 0 || kvf__layer_feeds(d, l);
     const bool cross = l < 0 ? d->encoder > 0 : kvf__layer_place(d, l) == KVF__PLACE_CROSS;
     int64_t width = !feeds ? 0 : pass->limits.backward ? F : s->plane;
-    int64_t heads = !d->block.qk_norm ? 0 : size_in(d, l, d->block.v_norm ? "S" : "H");
+    const bool mixes = l >= 0 && kvf__layer_mixes(d, l);
+    int64_t heads = !d->block.qk_norm || mixes ? 0 : size_in(d, l, d->block.v_norm ? "S" : "H");
     if (heads && !d->block.v_norm) heads += d->G;
 
     const int64_t like = l < 0 ? d->L - 1
@@ -99,7 +100,7 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
                                                       : NULL,
         .qkv = kvf__carve(carve, s->M, l < 0 ? s->qkv : kvf__qkv_width(d, l), s->act),
         .kv = cross ? kvf__carve(carve, s->S, 2 * d->G * d->D, s->act) : NULL,
-        .att = kvf__carve(carve, s->M, size_in(d, l, "HD"), s->act),
+        .att = kvf__carve(carve, s->M, size_in(d, l, "A"), s->act),
         .xhat2 = kvf__desc_has(d, KVF__W_NORM2, like) ? kvf__carve(carve, M2, d->C, s->act) : NULL,
         .fac1 = kvf__carve(carve, M2, width, s->act),
         .fac2 = d->block.gated ? kvf__carve(carve, M2, width, s->act) : NULL,
@@ -109,7 +110,7 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
                      after ? kvf__carve(carve, M2, d->C, s->act) : NULL},
         .out_rstd = {after ? kvf__carve(carve, M2, 1, sizeof(float)) : NULL,
                      after ? kvf__carve(carve, M2, 1, sizeof(float)) : NULL},
-        .lse = kvf__carve(carve, d->H, s->M, sizeof(float)),
+        .lse = mixes ? NULL : kvf__carve(carve, d->H, s->M, sizeof(float)),
         .qk_xhat = heads && pass->limits.backward
                        ? kvf__carve(carve, s->M, heads * size_in(d, l, "D"), s->act)
                        : NULL,
@@ -333,6 +334,7 @@ static void lay_out(kvf__pass *pass, kvf__carver *carve)
     lay_layers(pass, carve, &s);
     kvf__pass_lay_shared(pass, carve, s.M);
     lay_source(pass, carve, &s);
+    kvf__pass_lay_mixer(pass, carve, s.M);
     lay_backward(pass, carve, &s);
     lay_trained(pass, carve, &s);
 }

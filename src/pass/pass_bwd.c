@@ -105,7 +105,7 @@ static void scatter_labelled(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
     const kvf__batch *b = pass->batch;
-    int64_t C = m->desc.C, width = m->desc.H * kvf__desc_layer(&m->desc, m->desc.L - 1).D;
+    int64_t C = m->desc.C, width = kvf__shape_size(&m->desc, m->desc.L - 1, "A");
     size_t att_bytes = (size_t)width * kvf__act_size(m->act);
 
     memset(pass->bwd.dx, 0, (size_t)(pass->M * C) * sizeof(float));
@@ -129,6 +129,7 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
     const int64_t from = kvf__desc_layer(&m->desc, l).from;
     kvf__prefix *dprefix = kvf__pass_has_prefix(pass, l) ? pass->sections.at[0].dprefix : NULL;
 
+    kvf__pass_gate_bwd(pass, l, !prefix_only);
     kvf__pass_segments(pass, l, true, !prefix_only);
     kvf__attn attn = kvf__pass_attn(pass, l);
     attn.dout = pass->bwd.datt;
@@ -160,11 +161,11 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 
     if (kvf__layer_place(d, l) == KVF__PLACE_CROSS) KVF_TRY(kvf__pass_source_kv_bwd(ctx, pass, l));
     kvf__pass_scale_queries(pass, l, pass->bwd.dqkv);
-    if (d->position.kind == KVF__POS_ROPE)
-        m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens,
-                         (d->H + 2 * layer.G) * layer.D, d->H + (layer.from == l ? layer.G : 0),
-                         layer.D, layer.R, pass->fwd.position, kvf__rope_of(m, l)->cos,
-                         kvf__rope_of(m, l)->sin, true);
+    if (d->position.kind == KVF__POS_ROPE && !kvf__layer_mixes(d, l))
+        m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens, kvf__qkv_width(d, l),
+                         d->H + (layer.from == l ? layer.G : 0), layer.D, layer.R,
+                         pass->fwd.position, kvf__rope_of(m, l)->cos, kvf__rope_of(m, l)->sin,
+                         true);
     kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
     kvf__pass_head_norms_bwd(pass, l);
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->qkv.bwd, pass->M, pass->bwd.dqkv,
@@ -211,7 +212,10 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
                       pass->ML));
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
-        if (l > lowest || kvf__pass_has_prefix(pass, l)) attention_bwd(pass, l, l == lowest);
+        if (kvf__layer_mixes(&pass->model->desc, l) && l > lowest)
+            kvf__pass_mixer_bwd(pass, l);
+        else if (l > lowest || kvf__pass_has_prefix(pass, l))
+            attention_bwd(pass, l, l == lowest);
         if (into->layer_done && into->prefix && kvf__desc_layer(&pass->model->desc, l).from == l)
             into->layer_done(into->user, l);
         if (l == lowest) return KVF_OK;

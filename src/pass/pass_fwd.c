@@ -154,10 +154,11 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->qkv.fwd, pass->M, pass->fwd.qkv_src, keep->qkv,
                         m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV);
+    if (kvf__layer_mixes(d, l)) return KVF_OK;
     kvf__pass_head_norms_fwd(pass, l);
     if (kvf__layer_place(d, l) == KVF__PLACE_CROSS) return kvf__pass_source_kv(ctx, pass, l);
     if (d->position.kind == KVF__POS_ROPE)
-        m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * layer.G) * layer.D,
+        m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, kvf__qkv_width(d, l),
                          d->H + (own ? layer.G : 0), layer.D, layer.R, pass->fwd.position,
                          kvf__rope_of(m, l)->cos, kvf__rope_of(m, l)->sin, false);
     kvf__pass_scale_queries(pass, l, keep->qkv);
@@ -256,19 +257,19 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
 
 /* Gathers rows label_at[j] of the residual stream and of the last attention; padding rows are
  * zero. */
-static void gather_labelled(kvf__pass *pass)
+static void gather_labelled(kvf__pass *pass, const void *att)
 {
     const kvf__model *m = pass->model;
     const kvf__batch *b = pass->batch;
-    const kvf__layer_shape last = kvf__desc_layer(&m->desc, m->desc.L - 1);
-    int64_t C = m->desc.C, width = m->desc.H * last.D, rest = pass->ML - b->n_labels;
+    const int64_t C = m->desc.C, width = kvf__shape_size(&m->desc, m->desc.L - 1, "A"),
+                  rest = pass->ML - b->n_labels;
     size_t size = kvf__act_size(m->act);
 
     for (int64_t j = 0; j < b->n_labels; j++) {
         memcpy(pass->fwd.x_lab + j * C, pass->fwd.x + b->label_at[j] * C,
                (size_t)C * sizeof(float));
         memcpy(kvf__act_row(m->act, pass->fwd.att_lab, j, width),
-               kvf__act_row(m->act, pass->kept[m->desc.L - 1].att, b->label_at[j], width),
+               kvf__act_row(m->act, (void *)(uintptr_t)att, b->label_at[j], width),
                (size_t)width * size);
     }
     memset(pass->fwd.x_lab + b->n_labels * C, 0, (size_t)(rest * C) * sizeof(float));
@@ -285,24 +286,37 @@ kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, uns
     return KVF_OK;
 }
 
+/* Runs attention, and passes on its shares and queries if they are wanted. */
+static kvf_status attend_and_tell(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
+{
+    const kvf__queries *queries = pass->keys.queries;
+
+    attend(pass, l);
+    if (pass->again.now) return KVF_OK;
+    if (pass->keys.share && l >= pass->model->desc.encoder)
+        KVF_TRY(kvf__pass_add_share(ctx, pass, l));
+    if (!queries) return KVF_OK;
+    KVF_TRY(kvf__pass_ask(ctx, pass, l));
+    if (queries->instead) attend_instead(pass, l, queries->instead);
+    return KVF_OK;
+}
+
 /* Runs layer l on the residual stream pass->fwd.x. */
 static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
-    const kvf__queries *queries = pass->keys.queries;
-    bool last = l == pass->model->desc.L - 1;
+    const bool last = l == pass->model->desc.L - 1, mixes = kvf__layer_mixes(&pass->model->desc, l);
 
     KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_FORWARD));
     KVF_TRY(qkv_fwd(ctx, pass, l));
+    if (last && !pass->batch->n_labels && !mixes) return KVF_OK;
+    if (mixes)
+        kvf__pass_mixer_fwd(pass, l);
+    else
+        KVF_TRY(attend_and_tell(ctx, pass, l));
     if (last && !pass->batch->n_labels) return KVF_OK;
-    attend(pass, l);
-    if (pass->keys.share && !pass->again.now && l >= pass->model->desc.encoder)
-        KVF_TRY(kvf__pass_add_share(ctx, pass, l));
-    if (queries && !pass->again.now) {
-        KVF_TRY(kvf__pass_ask(ctx, pass, l));
-        if (queries->instead) attend_instead(pass, l, queries->instead);
-    }
-    if (!last) return block_fwd(ctx, pass, l, pass->fwd.x, pass->kept[l].att, pass->M);
-    gather_labelled(pass);
+    const void *att = kvf__pass_gate_fwd(pass, l);
+    if (!last) return block_fwd(ctx, pass, l, pass->fwd.x, att, pass->M);
+    gather_labelled(pass, att);
     return block_fwd(ctx, pass, l, pass->fwd.x_lab, pass->fwd.att_lab, pass->ML);
 }
 

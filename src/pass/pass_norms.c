@@ -296,9 +296,9 @@ static bool head_norm(const kvf__pass *pass, int64_t l, int i, void *x, kvf__hea
     const int64_t others = layer.from != l ? 0 : d->block.v_norm ? 2 * layer.G : layer.G;
     const bool whole = d->block.qk_norm == KVF__QK_WHOLE;
 
-    if (i > whole || !d->block.qk_norm) return false;
+    if (i > whole || !d->block.qk_norm || kvf__layer_mixes(d, l)) return false;
     *out = (kvf__head_norm){.M = M,
-                            .ld = (d->H + 2 * layer.G) * layer.D,
+                            .ld = kvf__qkv_width(d, l),
                             .heads = whole ? 1 : d->H + others,
                             .D = !whole ? layer.D
                                  : i    ? layer.G * layer.D

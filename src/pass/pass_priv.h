@@ -15,6 +15,7 @@
 #include "pass_dropout.h"
 #include "pass_inputs.h"
 #include "pass_keys.h"
+#include "pass_mixer.h"
 #include "pass_neurons.h"
 #include "pass_rows.h"
 #include "pass_sections.h"
@@ -124,6 +125,7 @@ struct kvf__pass {
     kvf__pass_inputs inputs;
     kvf__pass_shared shared;
     kvf__pass_source source;
+    kvf__pass_mixer mixer;
 
     /* batch of the last fwd, borrowed */
     kvf__pass_state state;
@@ -165,8 +167,10 @@ struct kvf__cache {
     const kvf__desc *desc; /* description of the model, which outlives the cache */
     kvf__kv_shape shape;   /* heads borrowed from the model */
     int64_t slots, capacity;
+    int64_t states; /* floats of the states of mixers */
     kvf__dtype act;
-    void **data;       /* [slots] of [L, 2, G, room, D]; NULL for a slot without room */
+    /* [slots] of states in f32, then [L, 2, G, room, D]; NULL for a slot without room */
+    void **data;
     int64_t *reserved; /* [slots] room of each slot in tokens */
     int64_t *length;   /* [slots] */
     int64_t *source; /* [slots] source tokens, for layers of the encoder and of cross-attention; 0:
@@ -181,6 +185,8 @@ void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_
 /* Returns the address of keys (kv = 0) or values (1) of a layer and slot: [G, room of the slot,
  * D]. */
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv);
+/* Returns the states of all mixers after a slot's tokens. */
+float *kvf__cache_state(const kvf__cache *cache, int64_t slot);
 /* Returns them as a segment for attention. */
 struct kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot);
 

@@ -40,6 +40,9 @@ kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__p
         return kvf__fail(ctx, KVF_ESHAPE,
                          "batch: %lld prefix positions, the pass was made for at most %lld",
                          (long long)p->P, (long long)P);
+    if (p && p->states && p->states != kvf__desc_state(&model->desc))
+        return kvf__fail(ctx, KVF_ESHAPE, "prefix: a state of %lld values, but the base's has %lld",
+                         (long long)p->states, (long long)kvf__desc_state(&model->desc));
     return p ? check_neurons(ctx, model, &p->neurons, N) : KVF_OK;
 }
 
@@ -70,6 +73,7 @@ static kvf_status set_section(kvf_ctx *ctx, kvf__pass *pass, const kvf__section 
     };
     if (from->condition.prefix && from->condition.prefix->neurons.shape.N)
         s->neurons = &from->condition.prefix->neurons;
+    if (from->condition.prefix) s->state = from->condition.prefix->state;
     if (s->condition.prefix && !s->condition.prefix->P) s->condition.prefix = NULL;
     return KVF_OK;
 }
@@ -184,8 +188,9 @@ kvf_status kvf__pass_set_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *
 
 bool kvf__section_has_prefix(const kvf__pass_section *s, int64_t l)
 {
-    return s->condition.prefix &&
-           (!s->condition.prefix->layer_mask || s->condition.prefix->layer_mask[l]);
+    const kvf__prefix *prefix = s->condition.prefix;
+
+    return prefix && (!prefix->layer_mask || prefix->layer_mask[l]) && kvf__prefix_at(prefix, l).n;
 }
 
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)

@@ -12,6 +12,7 @@ typedef struct kvf__pass_section {
     kvf__condition condition;    /* the prefix is NULL if P = 0 */
     double *loss_sum;            /* NULL: not wanted */
     const kvf__neurons *neurons; /* of the prefix; NULL: none */
+    const float *state;          /* states of mixers after the prefix; NULL: zeros */
     kvf__neurons *dneurons;      /* set by bwd */
     kvf__prefix *dprefix;
     kvf__vectors *dvectors;

@@ -9,14 +9,9 @@
 
 #include <string.h>
 
-static int32_t parent_of(const kvf__batch *batch, int64_t r)
-{
-    return batch->parent ? batch->parent[r] : -1;
-}
-
 static int64_t row_width(const kvf__desc *d, int64_t l)
 {
-    return kvf__shape_size(d, l, "SD");
+    return kvf__shape_size(d, l, "J");
 }
 
 kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
@@ -28,7 +23,7 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf_
         return kvf__fail(ctx, KVF_EUSAGE, "batch: common prefixes and a cache exclude each other");
     memset(keys->common, -1, (size_t)b->n_rows * sizeof *keys->common);
     for (int64_t r = 0; r < b->n_rows; r++) {
-        int32_t parent = parent_of(b, r), depth = 0;
+        int32_t parent = kvf__batch_parent(b, r), depth = 0;
         if (parent < -1 || parent >= r)
             return kvf__fail(
                 ctx, KVF_ESHAPE,
@@ -38,7 +33,7 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf_
             return kvf__fail(ctx, KVF_EUSAGE,
                              "batch row %lld: common prefixes need a causal base, %s is not one",
                              (long long)r, pass->model->desc.arch_name);
-        for (int32_t p = parent; p >= 0; p = parent_of(b, p))
+        for (int32_t p = parent; p >= 0; p = kvf__batch_parent(b, p))
             depth++;
         if (depth > KVF__ATTN_SEGS - 1)
             return kvf__fail(ctx, KVF_ESHAPE,
@@ -164,11 +159,11 @@ static void common_segments(kvf__pass *pass, int64_t l, bool dcommon)
 /* Adds the common prefixes before row r, outermost first. */
 static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
 {
-    int32_t depth = 0, parent = parent_of(pass->batch, r);
-    for (int32_t p = parent; p >= 0; p = parent_of(pass->batch, p))
+    int32_t depth = 0, parent = kvf__batch_parent(pass->batch, r);
+    for (int32_t p = parent; p >= 0; p = kvf__batch_parent(pass->batch, p))
         depth++;
     row->n_segs += depth;
-    for (int32_t p = parent, at = row->n_segs; p >= 0; p = parent_of(pass->batch, p))
+    for (int32_t p = parent, at = row->n_segs; p >= 0; p = kvf__batch_parent(pass->batch, p))
         row->seg[--at] = pass->keys.common[p];
 }
 

@@ -4,6 +4,8 @@
 #ifndef KVF_PASS_SOURCE_H
 #define KVF_PASS_SOURCE_H
 
+#include "names.h"
+
 #include "model_priv.h"
 
 struct kvf__pass;
@@ -53,9 +55,7 @@ struct kvf__kvseg kvf__cache_source_segment(const kvf__cache *cache, int64_t l, 
 /* Returns the columns of a layer's qkv. */
 static inline int64_t kvf__qkv_width(const kvf__desc *d, int64_t l)
 {
-    const kvf__layer_shape layer = kvf__desc_layer(d, l);
-    const bool cross = kvf__layer_place(d, l) == KVF__PLACE_CROSS;
-    return (cross ? d->H : d->H + 2 * layer.G) * layer.D;
+    return kvf__shape_size(d, l, kvf__layer_place(d, l) == KVF__PLACE_CROSS ? "HD" : "J");
 }
 
 #endif

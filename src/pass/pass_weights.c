@@ -112,7 +112,7 @@ static kvf_status qkv_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product
     size_t at = 0;
 
     if (fused && (fused->flags & KVF__W_BY_HEAD)) return by_head_gradient(ctx, pass, all, f);
-    for (int i = 0; i < of->n; i++) {
+    for (size_t i = 0; i < KVF__COUNT(widths); i++) { /* bases with further parts do not train */
         kvf__product part = *all;
         factors own = *f;
         part.n = part.all_n = widths[i];

@@ -13,6 +13,7 @@
 
 struct kvf__attn; /* attention.h */
 struct kvf__attn_row;
+struct kvf__delta; /* delta.h */
 
 typedef enum kvf__act_fn {
     KVF__GELU_TANH,
@@ -131,6 +132,9 @@ typedef struct kvf__kernels {
      * scratch: kvf__attn_head_scratch() bytes. For few tokens after many, as in generation. */
     void (*attn_head)(const struct kvf__attn *attn, const struct kvf__attn_row *row, int64_t head,
                       void *scratch);
+    /* The gated delta rule of a head in a row; see delta.h. */
+    void (*delta_fwd)(const struct kvf__delta *d);
+    void (*delta_bwd)(const struct kvf__delta *d);
 } kvf__kernels;
 
 /* Returns the table for this machine and cap, never NULL. */

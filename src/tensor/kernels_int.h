@@ -38,22 +38,26 @@ bool kvf__cpu_is_capped(void);
     void kvf__attn_fwd_##level(const struct kvf__attn *attn);                                      \
     void kvf__attn_bwd_##level(const struct kvf__attn *attn);                                      \
     void kvf__attn_head_##level(const struct kvf__attn *attn, const struct kvf__attn_row *row,     \
-                                int64_t head, void *scratch);
+                                int64_t head, void *scratch);                                      \
+    void kvf__delta_fwd_##level(const struct kvf__delta *d);                                       \
+    void kvf__delta_bwd_##level(const struct kvf__delta *d);
 
 KVF__DECLARE_LEVEL(ref)
 KVF__DECLARE_LEVEL(avx2)
 KVF__DECLARE_LEVEL(avx512)
 KVF__DECLARE_LEVEL(avx512_bf16)
 
-/* The table of a file whose functions are named like its fields, except for attention. */
-#define KVF__KERNELS_TABLE(named, fwd, bwd, head)                                                  \
+/* The table of a file whose functions are named like its fields, except for those of LEVEL. */
+#define KVF__KERNELS_TABLE(named, LEVEL)                                                           \
     {                                                                                              \
         .name = named, .norm_fwd = norm_fwd, .norm_bwd = norm_bwd,                                 \
         .whole_norm_fwd = whole_norm_fwd, .whole_norm_bwd = whole_norm_bwd,                        \
         .head_norm_fwd = head_norm_fwd, .head_norm_bwd = head_norm_bwd, .act_fwd = act_fwd,        \
         .mul = mul, .glu_fwd = glu_fwd, .glu_bwd = glu_bwd, .rope = rope, .ce = ce,                \
         .from_f32 = from_f32, .to_f32 = to_f32, .quantize = quantize, .scale_sums = scale_sums,    \
-        .attn_fwd = fwd, .attn_bwd = bwd, .attn_head = head,                                       \
+        .attn_fwd = LEVEL(kvf__attn_fwd_), .attn_bwd = LEVEL(kvf__attn_bwd_),                      \
+        .attn_head = LEVEL(kvf__attn_head_), .delta_fwd = LEVEL(kvf__delta_fwd_),                  \
+        .delta_bwd = LEVEL(kvf__delta_bwd_),                                                       \
     }
 
 /* ---- eight bits ------------------------------------------------------------------------------ */

@@ -109,8 +109,9 @@ kvf_status kvf__prefix_like(kvf_ctx *ctx, kvf__prefix *out, const kvf__prefix *o
 
     KVF_TRY(kvf__prefix_create(ctx, out, &shape, other->P));
     out->near = other->near;
-    if (!other->neurons.shape.N) return KVF_OK;
-    kvf_status st = kvf__neurons_create(ctx, &out->neurons, &other->neurons.shape);
+    kvf_status st = kvf__prefix_set_state(ctx, out, other->state, other->states);
+    if (!st && other->neurons.shape.N)
+        st = kvf__neurons_create(ctx, &out->neurons, &other->neurons.shape);
     if (st) kvf__prefix_done(out);
     return st;
 }
@@ -133,7 +134,20 @@ void kvf__prefix_done(kvf__prefix *prefix)
     kvf__free(prefix->layer_mask);
     kvf__free(prefix->log_weight);
     kvf__neurons_done(&prefix->neurons);
+    kvf__free(prefix->state);
     *prefix = (kvf__prefix){0};
+}
+
+kvf_status kvf__prefix_set_state(kvf_ctx *ctx, kvf__prefix *prefix, const float *from, int64_t n)
+{
+    float *state = NULL;
+
+    if (from) KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *state, &state));
+    if (from) memcpy(state, from, (size_t)n * sizeof *state);
+    kvf__free(prefix->state);
+    prefix->state = state;
+    prefix->states = from ? n : 0;
+    return KVF_OK;
 }
 
 kvf__kv_shape kvf__prefix_shape(const kvf__prefix *prefix)

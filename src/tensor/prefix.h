@@ -57,6 +57,10 @@ typedef struct kvf__prefix {
     int64_t near; /* first layer (of the decoder) whose keys take the relative bias of tokens right
                      before the row's own; 0: none */
     kvf__neurons neurons; /* the half in the feed-forward blocks, owned; N = 0: none */
+    /* [states] states of all layers without attention after the prefix's text (desc.h), owned;
+     * NULL: rows begin with zeros */
+    float *state;
+    int64_t states;
 } kvf__prefix;
 
 /* One layer: keys [G, P, D], then values [G, P, D]. */
@@ -71,12 +75,14 @@ kvf__kv_shape kvf__prefix_shape(const kvf__prefix *prefix); /* a view */
 /* Creates a prefix of zeros with every layer on. */
 kvf_status kvf__prefix_create(kvf_ctx *ctx, kvf__prefix *out, const kvf__kv_shape *shape,
                               int64_t P);
-/* Creates a prefix of zeros with the layers, heads, lengths and bias of another. */
+/* Creates a prefix of zeros with the layers, heads, lengths, bias and state of another. */
 kvf_status kvf__prefix_like(kvf_ctx *ctx, kvf__prefix *out, const kvf__prefix *other);
 /* EUNSUPPORTED: KVF__BY_LAYER. */
 kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P,
                             int64_t D);
 void kvf__prefix_done(kvf__prefix *prefix);
+/* Replaces the state by a copy of n floats; from NULL: removes it. */
+kvf_status kvf__prefix_set_state(kvf_ctx *ctx, kvf__prefix *prefix, const float *from, int64_t n);
 size_t kvf__prefix_count(const kvf__prefix *prefix); /* L * 2 * G * P * D, or the sum over layers */
 /* Returns the number of log-weights: L * G * P. */
 size_t kvf__prefix_weights(const kvf__prefix *prefix);

@@ -291,5 +291,5 @@ static void scale_sums(kvf__dtype type, const kvf__scaled_sums *s)
         }
 }
 
-const kvf__kernels kvf__kernels_ref = KVF__KERNELS_TABLE("ref", kvf__attn_fwd_ref,
-                                                         kvf__attn_bwd_ref, kvf__attn_head_ref);
+#define REF(stem) stem##ref
+const kvf__kernels kvf__kernels_ref = KVF__KERNELS_TABLE("ref", REF);

@@ -46,7 +46,9 @@ static kvf_status copy_target(const kvf__run *run, const char *path, const kvf_p
     else
         memcpy(target.prefix->kv, file->file.prefix.kv,
                kvf__prefix_count(target.prefix) * sizeof(float));
-    return KVF_OK;
+    const kvf__prefix *from = &file->file.prefix;
+    return vectors ? KVF_OK
+                   : kvf__prefix_set_state(run->ctx, target.prefix, from->state, from->states);
 }
 
 /* Starts from the neurons of a file, if it has any. */
@@ -99,6 +101,8 @@ kvf_status kvf__start_reach(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *r
     if (!st)
         st = file ? target_of_file(run, tuned, file->path, file, target)
                   : find(run, tuned, rows, target);
+    if (!st && target.prefix && prefix.state)
+        st = kvf__tuned_set_state(run->ctx, tuned, prefix.state, prefix.states);
     if (!st) st = kvf__encoder_init_target(run->ctx, tuned->encoder, target, residual);
     snprintf(words, sizeof words, "--init %s", run->options.init);
     if (!st)

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-#define VOCAB_STREAM 0x766f6361 /* "voca": separates this random stream from those of the weights  \
-                                 */
+#define VOCAB_STREAM                                                                               \
+    0x766f6361 /* "voca": separates this random stream from those of the weights                   \
+                */
 
 /* True for keys and values of a base that adds start and end tokens around the words. */
 static bool reads_both_ways(const kvf__run *run)
@@ -70,6 +71,8 @@ kvf_status kvf__start_words(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *r
     kvf_status st = target.prefix
                         ? kvf__base_keys_values(run->ctx, run->base, ids, target.prefix, NULL)
                         : KVF_OK;
+    if (!st && target.prefix && strcmp(run->options.init, "text")) /* random words have no state */
+        st = kvf__prefix_set_state(run->ctx, target.prefix, NULL, 0);
     if (!st && run->id.pre_rope)
         st = kvf__model_rotate_prefix(run->ctx, run->base->model, target.prefix, target.prefix, 0,
                                       true);

@@ -41,6 +41,8 @@ typedef struct kvf__feed {
     void (*lineage)(void *user, kvf_json *lineage); /* adds the origin of the rows */
     /* --init match: fills the initial prefix, which is zeroed. NULL: match_rows.c fills it. */
     kvf_status (*start)(void *user, kvf__run *run, kvf__prefix *target);
+    /* Returns the prefix whose state rows begin with (prefix.h). NULL: that of --init. */
+    const kvf__prefix *(*state)(void *user);
     /* Replaces the rows of the next step and their targets in place, given the current prefix. A
      * new row is no longer than the old one. NULL: rows do not change. */
     kvf_status (*renew)(void *user, const kvf__run *run, struct kvf__train_rows *rows,

@@ -215,6 +215,12 @@ END_TEST
     "\"head_dim\":16,\"global_head_dim\":32,\"num_global_key_value_heads\":2,"                     \
     "\"attention_k_eq_v\":true,\"num_kv_shared_layers\":4,\"use_double_wide_mlp\":true,"           \
     "\"vocab_size\":100,\"vocab_size_per_layer_input\":100}"
+#define LFM2                                                                                       \
+    "{\"model_type\":\"lfm2\",\"hidden_size\":64,\"intermediate_size\":128,"                       \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"vocab_size\":100}"
+#define QWEN35                                                                                     \
+    "{\"model_type\":\"qwen3_5_text\",\"hidden_size\":64,\"intermediate_size\":128,"               \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":100}"
 #define SMOLLM3                                                                                    \
     "{\"model_type\":\"smollm3\",\"hidden_size\":64,\"intermediate_size\":128,"                    \
     "\"num_hidden_layers\":5,\"num_attention_heads\":4,\"vocab_size\":100}"
@@ -625,6 +631,21 @@ static const struct refusal {
     {GEMMA4, "vocab_size_per_layer_input", "99", KVF_EUNSUPPORTED,
      "vocab_size_per_layer_input is 99, expected the vocabulary's 100"},
     {OLMO3, "layer_types", "[\"full_attention\"]", KVF_EFORMAT, "layer_types has 1 layers"},
+    {LFM2, "layer_types", "[\"conv\",\"conv\"]", KVF_EUNSUPPORTED, "no layer has attention"},
+    {LFM2, "layer_types", "[\"conv\",\"mamba\"]", KVF_EUNSUPPORTED,
+     "layer_types is \"mamba\", expected \"full_attention\" or \"conv\""},
+    {LFM2, "layer_types", "[\"full_attention\"]", KVF_EFORMAT, "layer_types has 1 layers"},
+    {LFM2, "full_attn_idxs", "[2]", KVF_EFORMAT, "full_attn_idxs is 2, expected the number of"},
+    {LFM2, "conv_L_cache", "65", KVF_EFORMAT, "conv_L_cache is 65, expected at most 64"},
+    {LFM2, "conv_L_cache", "0", KVF_EFORMAT, "conv_L_cache is 0, expected a positive integer"},
+    {LFM2, "conv_bias", "true", KVF_EUNSUPPORTED, "conv_bias is true, expected false"},
+    {LFM2, "block_multiple_of", "0", KVF_EFORMAT, "block_multiple_of is 0, expected positive"},
+    {QWEN35, "linear_num_value_heads", "3", KVF_EFORMAT,
+     "3 value heads do not divide into 16 key heads"},
+    {QWEN35, "linear_key_head_dim", "2048", KVF_EFORMAT, "linear_key_head_dim is 2048"},
+    {QWEN35, "full_attention_interval", "0", KVF_EFORMAT, "full_attention_interval is 0"},
+    {QWEN35, "full_attention_interval", "9", KVF_EUNSUPPORTED, "no layer has attention"},
+    {QWEN35, "attention_bias", "true", KVF_EUNSUPPORTED, "attention_bias is true"},
     {GRANITE, "residual_multiplier", "0", KVF_EFORMAT, "residual_multiplier is 0, expected"},
     {GRANITE_HYBRID, "layer_types", "[\"attention\",\"mamba\"]", KVF_EUNSUPPORTED,
      "layer_types is \"mamba\", expected \"full_attention\" in every layer"},

@@ -6,14 +6,14 @@ them without and with a random prefix, losses, and the gradient of the summed lo
 computed in f32 row by row without padding. golden.autocast_error is the relative L2 error of that gradient under
 torch.autocast(bfloat16). Weights are f16 so that f32 holds them exactly and bf16 rounds them, as it does real ones.
 
-Where the heads of layers differ (Gemma 4), golden.prefix, golden.gradient and golden.kv are the layers one after the other.
+Where the heads of layers differ (Gemma 4, and hybrids, whose layers without attention have none), golden.prefix, golden.gradient and golden.kv are the layers one after the other.
 
 The families of FAMILIES have a prefix of 20 and two things more: golden.kv, the keys and values of the last row behind the
 prefix, [L, 2, G, T, D], and model.gguf, the same weights by the names, in the order and with the keys that llama.cpp's converter
 gives them. Their rows are run once more padded on either side: the logits must not change, but for a window, in which padding
 between prefix and tokens counts as tokens.
 
-Those of NEURAL have a prefix of 13, and virtual neurons: golden.neurons [3, L, N, C] (gate, up, value), the logits and the loss with
+Those of NEURAL and HYBRID have a prefix of 13, and virtual neurons: golden.neurons [3, L, N, C] (gate, up, value), the logits and the loss with
 them and the prefix, and the gradient of that loss with respect to them.
 
 Run: python make_model_golden.py [NAME ...]   (torch 2.13, transformers 5.24, gguf 0.19; the versions used are stored in the files)
@@ -30,8 +30,8 @@ import transformers
 from safetensors.torch import save_file
 from saved_tensors import saved_tensors
 from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, GraniteConfig, GraniteForCausalLM,
-                          GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, LlamaConfig,
-                          LlamaForCausalLM, Ministral3Config, Ministral3ForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
+                          GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, Lfm2Config, Lfm2ForCausalLM, LlamaConfig,
+                          LlamaForCausalLM, Ministral3Config, Ministral3ForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen3_5ForCausalLM, Qwen3_5TextConfig, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
                           SmolLM3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -118,6 +118,20 @@ NEURAL = {
         {"attention.key_length": 8, "attention.value_length": 8, "rope.freq_base": 500.0, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
          "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 1.0, "attention.temperature_scale": 0.7}),
 }
+# Layers without attention, which keep no keys and values: a prefix has only those of the others.
+LFM2 = {k: v for k, v in SMALL.items() if k not in ("intermediate_size", "num_hidden_layers")} | TOKENS
+HYBRID = {
+    "qwen3_5": (Qwen3_5ForCausalLM(Qwen3_5TextConfig(**SMALL | TOKENS | dict(num_hidden_layers=4), head_dim=8, tie_word_embeddings=True,
+        layer_types=["linear_attention", "full_attention"] * 2, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
+        linear_value_head_dim=9, rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5,
+                                                  "mrope_section": [1, 1, 0]})), None, {}),
+    "lfm2": (Lfm2ForCausalLM(Lfm2Config(**LFM2, num_hidden_layers=4, intermediate_size=30, block_multiple_of=8, layer_types=[
+        "conv", "full_attention", "conv", "full_attention"], rope_parameters={"rope_type": "default", "rope_theta": 500.0})), "lfm2",
+        {"shortconv.l_cache": 3, "rope.freq_base": 500.0, "attention.layer_norm_rms_epsilon": 1e-5}),
+    # more taps than some rows have tokens, and the last layer is a convolution
+    "lfm2_taps": (Lfm2ForCausalLM(Lfm2Config(**LFM2, num_hidden_layers=3, intermediate_size=24, block_auto_adjust_ff_dim=False, conv_L_cache=7,
+                                             layer_types=["conv", "full_attention", "conv"])), None, {}),
+}
 PERMUTED = ("smollm3", "granite", "mistral3")
 
 
@@ -127,7 +141,8 @@ def randomise(model, generator):
         noise = torch.randn(value.shape, generator=generator)
         norm = "norm" in name.lower() or "ln_" in name
         scale = 0.2 if norm or value.dim() == 1 else 1.0 / value.shape[-1] ** 0.5
-        new = noise * scale + (1.0 if norm and name.endswith("weight") else 0.0)
+        less_1 = model.config.model_type == "qwen3_5_text" and "linear_attn" not in name
+        new = noise * scale + (1.0 if norm and name.endswith("weight") and not less_1 else 0.0)
         if model.config.model_type == "gemma4_text" and "q_norm" in name:  # its scores are divided by nothing
             new = new / value.shape[0] ** 0.5
         value.data.copy_(new.to(torch.float16).float())
@@ -136,9 +151,15 @@ def randomise(model, generator):
             value.copy_((0.9 + 0.2 * torch.rand(1, generator=generator)).to(torch.float16).float())
 
 
+def attention_layers(config):
+    """The layers that keep keys and values."""
+    types = getattr(config, "layer_types", None) or ["attention"] * config.num_hidden_layers
+    return [l for l, kind in enumerate(types) if kind not in ("conv", "linear_attention")]
+
+
 def prefix_cache(model, prefix):
     cache = DynamicCache(config=model.config)
-    for layer, (keys, values) in enumerate(prefix):
+    for layer, (keys, values) in zip(attention_layers(model.config), prefix):
         cache.update(keys[None], values[None], layer)
     return cache
 
@@ -161,7 +182,7 @@ def padded_logits(model, rows, prefix, left):
         batch[i, room[i] : room[i] + len(ids)] = ids
         mask[i, before + room[i] : before + room[i] + len(ids)] = 1
     cache = DynamicCache(config=model.config)
-    for layer, pair in enumerate(prefix):
+    for layer, pair in zip(attention_layers(model.config), prefix):
         cache.update(*(part[None].expand(len(rows), -1, -1, -1) for part in pair), layer)
     positions = (mask.cumsum(1) - 1).clamp(min=0)[:, before:]
     out = model(input_ids=batch, attention_mask=mask, position_ids=positions, past_key_values=cache).logits
@@ -170,11 +191,12 @@ def padded_logits(model, rows, prefix, left):
 
 def keys_and_values(model, ids, prefix):
     """What a row of ids leaves in a cache that is not cut at a window."""
-    cache = DynamicCache()
-    for layer, (keys, values) in enumerate(prefix):
+    own = attention_layers(model.config)
+    cache = DynamicCache(config=model.config if len(own) < model.config.num_hidden_layers else None)
+    for layer, (keys, values) in zip(own, prefix):
         cache.update(keys[None], values[None], layer)
     model(input_ids=ids[None], past_key_values=cache)
-    return joined([torch.stack([l.keys[0], l.values[0]])[:, :, prefix[0].shape[2] :] for l in cache.layers])
+    return joined([torch.stack([l.keys[0], l.values[0]])[:, :, prefix[0].shape[2] :] for l in cache.layers if hasattr(l, "keys")])
 
 
 def permuted(value, heads):
@@ -188,6 +210,8 @@ def gguf_tensors(name, value, config, arch):
         value = permuted(value, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
     if config.model_type.startswith("gemma") and name.endswith("norm.weight"):
         value = value + 1
+    if name.endswith("conv.conv.weight"):
+        value = value.squeeze(1)
     if "shared_mlp.input_linear" in name:
         yield from zip((name.replace("shared_mlp.input_linear", "mlp." + half) for half in ("gate_proj", "up_proj")), value.chunk(2))
         return
@@ -204,11 +228,14 @@ def write_gguf(path, model, arch, keys):
     writer.add_context_length(c.max_position_embeddings)
     writer.add_embedding_length(c.hidden_size)
     writer.add_block_count(c.num_hidden_layers)
-    writer.add_feed_forward_length(c.intermediate_size)
+    first = model.model.layers[0] if arch == "lfm2" else None
+    writer.add_feed_forward_length(first.feed_forward.w1.out_features if first else c.intermediate_size)
     writer.add_head_count(c.num_attention_heads)
     writer.add_vocab_size(c.vocab_size)
     if hasattr(c, "num_key_value_heads"):
-        writer.add_head_count_kv(c.num_key_value_heads)
+        own = attention_layers(c)
+        heads = [c.num_key_value_heads * (l in own) for l in range(c.num_hidden_layers)]
+        writer.add_head_count_kv(heads[0] if all(heads) else heads)
     if hasattr(c, "rms_norm_eps"):
         writer.add_layer_norm_rms_eps(c.rms_norm_eps)
     for key, value in keys.items():
@@ -222,7 +249,7 @@ def write_gguf(path, model, arch, keys):
         for own, data in gguf_tensors(name, value, c, arch):
             new = names.get_name(own, try_suffixes=(".weight", ".bias"))
             assert new, own
-            kind = torch.float32 if data.dim() == 1 else torch.float16
+            kind = torch.float32 if data.dim() == 1 or "shortconv.conv" in new else torch.float16
             writer.add_tensor(new, data.to(kind).contiguous().numpy())
     for which in ("short", "long") if arch == "phi3" else ():
         factors = torch.tensor(c.rope_parameters[which + "_factor"])
@@ -275,7 +302,7 @@ def add_neurons(model, neurons):
         gate, up, value = neurons[:, layers.index(module)]
         return output + (torch.nn.functional.silu(args[0] @ gate.T) * (args[0] @ up.T)) @ value
 
-    layers = [getattr(layer, "shared_mlp", None) or layer.mlp for layer in model.model.layers]
+    layers = [getattr(layer, "shared_mlp", None) or getattr(layer, "feed_forward", None) or layer.mlp for layer in model.model.layers]
     return [layer.register_forward_hook(hook) for layer in layers]
 
 
@@ -301,7 +328,7 @@ def golden(name, model, seed, P=P, arch=None, keys=None):
     if c.model_type != "gemma4_text":
         heads = getattr(c, "num_key_value_heads", None) or c.num_attention_heads
         dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-        prefix = torch.randn(c.num_hidden_layers, 2, heads, P, dim, generator=generator)
+        prefix = torch.randn(len(attention_layers(c)), 2, heads, P, dim, generator=generator)
     else:
         own = [c.per_layer_config[l] for l in range(c.num_hidden_layers - c.num_kv_shared_layers)]
         prefix = [torch.randn(2, l.num_key_value_heads, P, l.head_dim, generator=generator) for l in own]
@@ -332,12 +359,14 @@ def golden(name, model, seed, P=P, arch=None, keys=None):
         "golden.losses": torch.tensor([bare_loss, loss, start0_loss]),
         "golden.autocast_error": torch.tensor([auto_error]),
     }
-    if name in NEURAL:
+    if name in NEURAL | HYBRID:
         tensors |= with_neurons(model, rows, prefix, generator)
     folder = os.path.join(HERE, "model_" + name)
     os.makedirs(folder, exist_ok=True)
     if keys is not None:
         family(name, model, arch, keys, tensors, rows, prefix, logits)
+    if name in HYBRID:  # layers without attention have heads of no number
+        tensors |= {key: tensors[key].flatten() for key in ("golden.prefix", "golden.gradient", "golden.kv")}
     path = os.path.join(folder, "model.safetensors")
     save_file(tensors, path, metadata={"format": "pt", "seed": str(seed), "torch": torch.__version__,
                                        "transformers": transformers.__version__})
@@ -357,6 +386,6 @@ if __name__ == "__main__":
     for seed, (name, (model, arch, keys)) in enumerate(FAMILIES.items(), start=40):
         if not sys.argv[1:] or name in sys.argv[1:]:
             golden(name, model, seed, P_FAMILIES, arch, keys)
-    for seed, (name, (model, arch, keys)) in enumerate(NEURAL.items(), start=60):
+    for seed, (name, (model, arch, keys)) in [*enumerate(NEURAL.items(), start=60), *enumerate(HYBRID.items(), start=93)]:
         if not sys.argv[1:] or name in sys.argv[1:]:
             golden(name, model, seed, P_NEURAL, arch, keys)

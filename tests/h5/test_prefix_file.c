@@ -78,6 +78,26 @@ START_TEST(equal_content_equal_bytes)
 }
 END_TEST
 
+/* The state of layers without attention. */
+START_TEST(a_state_is_kept)
+{
+    static const float VALUES[] = {1, -2.5f, 0.125f};
+    kvf__artifact file, back = {0};
+    make_prefix_file(&file, KVF__I8);
+    ck_ok(kvf__prefix_set_state(ctx, &file.prefix, VALUES, 3));
+    ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file));
+    ck_ok(kvf__artifact_read(ctx, in_dir("p.h5"), KVF__KIND_PREFIX, &back));
+    ck_assert_int_eq(back.prefix.states, 3);
+    ck_assert_mem_eq(back.prefix.state, VALUES, sizeof VALUES);
+    kvf__artifact_done(&back);
+    file.prefix.state[1] = INFINITY;
+    ck_ok(kvf__artifact_write(ctx, in_dir("bad.h5"), false, &file));
+    ck_fails(kvf__artifact_read(ctx, in_dir("bad.h5"), KVF__KIND_PREFIX, &back), KVF_ENUMERIC,
+             "/mixer_state: value 1 is inf, want finite values");
+    kvf__artifact_done(&file);
+}
+END_TEST
+
 START_TEST(no_items_is_not_empty_items)
 {
     kvf__artifact file, back = {0};
@@ -685,7 +705,7 @@ static const golden GOLDEN[] = {
      "/features lacks \"log-weight\", which the file uses"},
     {"h5_heads.h5", KVF__F32, KVF_OK, NULL},
     {"h5_heads_few.h5", 0, KVF_ESHAPE, "256 values, want 48 for each of 4 tokens"},
-    {"h5_heads_zero.h5", 0, KVF_EFORMAT, "/heads_by_layer: layer 1 has 0 heads of size 16"},
+    {"h5_heads_zero.h5", 0, KVF_ESHAPE, "256 values, want 32 for each of 4 tokens"},
     {"h5_heads_layers.h5", 0, KVF_EFORMAT, "/heads_by_layer has 2 layers, want 3"},
     {"h5_heads_shape.h5", 0, KVF_EFORMAT, "/heads_by_layer has 2 layers"},
     {"h5_format2.h5", 0, KVF_EUNSUPPORTED, "kvfold_format is 2, want 1"},
@@ -751,6 +771,7 @@ int main(void)
 
     tcase_add_loop_test(core, round_trip, 0, 4);
     tcase_add_loop_test(core, equal_content_equal_bytes, 0, 4);
+    tcase_add_test(core, a_state_is_kept);
     tcase_add_test(core, no_items_is_not_empty_items);
     tcase_add_test(core, tells_its_kind);
     tcase_add_test(core, layout_is_as_documented);

@@ -20,6 +20,16 @@ static void setup_qwen3(void)
     toy_create(&t, toy_qwen3, KVF__F32);
 }
 
+static void setup_lfm2(void)
+{
+    toy_create(&t, toy_lfm2, KVF__F32);
+}
+
+static void setup_qwen3_5(void)
+{
+    toy_create(&t, toy_qwen3_5, KVF__F32);
+}
+
 static void teardown(void)
 {
     toy_free(&t);
@@ -225,21 +235,28 @@ int main(void)
 {
     Suite *suite = suite_create("common_prefix");
     TCase *core = tcase_create("core"), *gpt2 = tcase_create("gpt2"), *bf16 = tcase_create("bf16"),
-          *qwen3 = tcase_create("qwen3"), *errors = tcase_create("errors");
+          *qwen3 = tcase_create("qwen3"), *lfm2 = tcase_create("lfm2"),
+          *qwen3_5 = tcase_create("qwen3_5"), *errors = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_checked_fixture(gpt2, setup_gpt2, teardown);
     tcase_add_checked_fixture(qwen3, setup_qwen3, teardown);
+    tcase_add_checked_fixture(lfm2, setup_lfm2, teardown);
+    tcase_add_checked_fixture(qwen3_5, setup_qwen3_5, teardown);
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_set_timeout(core, 60);
     tcase_add_loop_test(core, sharing_changes_nothing_in_f32, 0, N_CASES);
     tcase_add_loop_test(core, tokens_are_saved, 0, N_CASES);
     tcase_add_loop_test(gpt2, sharing_changes_nothing_in_f32, 0, N_CASES);
     tcase_add_loop_test(qwen3, sharing_changes_nothing_in_f32, 0, N_CASES);
+    tcase_add_loop_test(lfm2, sharing_changes_nothing_in_f32, 0, N_CASES);
+    tcase_add_loop_test(qwen3_5, sharing_changes_nothing_in_f32, 0, N_CASES);
     tcase_add_loop_test(bf16, sharing_stays_near_in_bf16, 0, N_CASES);
     tcase_add_test(errors, bad_trees_are_refused);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, gpt2);
     suite_add_tcase(suite, qwen3);
+    suite_add_tcase(suite, lfm2);
+    suite_add_tcase(suite, qwen3_5);
     suite_add_tcase(suite, bf16);
     suite_add_tcase(suite, errors);
     return ck_main(suite);

@@ -7,11 +7,11 @@
 #include <math.h>
 
 static const char *const MODELS[] = {
-    "bert",          "modernbert", "nomic",   "deberta", "distilbert",     "electra",
-    "roberta",       "llama_tied", "gpt2",    "qwen2",   "qwen3",          "olmo2",
-    "gpt_neox",      "phi3",       "gemma2",  "gemma3",  "gemma4",         "mistral",
-    "gpt2_by_layer", "smollm3",    "olmo3",   "granite", "granite_hybrid", "ministral3",
-    "bart",          "t5",         "t5_gated"};
+    "bert",       "modernbert",     "nomic",      "deberta", "distilbert",    "electra",  "roberta",
+    "llama_tied", "gpt2",           "qwen2",      "qwen3",   "olmo2",         "gpt_neox", "phi3",
+    "gemma2",     "gemma3",         "gemma4",     "mistral", "gpt2_by_layer", "smollm3",  "olmo3",
+    "granite",    "granite_hybrid", "ministral3", "lfm2",    "lfm2_taps",     "qwen3_5",  "bart",
+    "t5",         "t5_gated"};
 enum {
     N_MODELS = sizeof MODELS / sizeof MODELS[0],
     STACKS = 3 /* the last, of two stacks */,

@@ -4,8 +4,9 @@
 #include "toy_model.h"
 
 static toy t;
-static const char *const *const CONFIGS[] = {&toy_llama, &toy_gpt2, &toy_qwen3};
-enum { N_CONFIGS = 3, MOST_P = 9 };
+static const char *const *const CONFIGS[] = {&toy_llama, &toy_gpt2, &toy_qwen3, &toy_lfm2,
+                                             &toy_qwen3_5};
+enum { N_CONFIGS = 5, MOST_P = 9 };
 
 static void setup(void)
 {

@@ -13,8 +13,9 @@
 
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
-static const char *const *const MODELS[] = {&toy_llama, &toy_gpt2, &toy_qwen3, &toy_olmo2,
-                                            &toy_neox,  &toy_phi3, &toy_gemma};
+static const char *const *const MODELS[] = {&toy_llama, &toy_gpt2, &toy_qwen3,
+                                            &toy_olmo2, &toy_neox, &toy_phi3,
+                                            &toy_gemma, &toy_lfm2, &toy_qwen3_5};
 enum { N_MODELS = sizeof MODELS / sizeof MODELS[0], LAYER = 1, P = 5 };
 
 static toy t;

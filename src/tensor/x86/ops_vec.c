@@ -95,7 +95,4 @@ static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, 
                 cos + position[m] * pairs, sin + position[m] * pairs, sign);
 }
 
-const kvf__kernels KVF__LEVEL(kvf__kernels_) = KVF__KERNELS_TABLE(KVF__LEVEL_NAME,
-                                                                  KVF__LEVEL(kvf__attn_fwd_),
-                                                                  KVF__LEVEL(kvf__attn_bwd_),
-                                                                  KVF__LEVEL(kvf__attn_head_));
+const kvf__kernels KVF__LEVEL(kvf__kernels_) = KVF__KERNELS_TABLE(KVF__LEVEL_NAME, KVF__LEVEL);

@@ -1,0 +1,130 @@
+# Bases with layers without attention: short convolutions (LFM2), gated delta rules (Qwen3.5). Keys
+# and values lie in the layers with attention; a prefix that comes from text carries the state of the
+# others. Unsupported uses are refused with one line.
+make_inputs
+cp model/tokenizer.json .
+rm -r model
+sizes='"vocab_size": 258, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "max_position_embeddings": 512, "initializer_range": 0.3, "bos_token_id": 256, "eos_token_id": 257, "tie_word_embeddings": true'
+cat >lfm2.json <<END
+{"model_type": "lfm2", $sizes, "num_hidden_layers": 4, "block_auto_adjust_ff_dim": false,
+ "layer_types": ["conv", "full_attention", "conv", "full_attention"]}
+END
+cat >qwen3_5.json <<END
+{"model_type": "qwen3_5_text", $sizes, "num_hidden_layers": 4, "head_dim": 8, "full_attention_interval": 2,
+ "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12}
+END
+loss() { # FILE
+    run 0 eval --base model --prefix "$1" --data valid.jsonl --precision f32 --threads 2 --json
+    value loss
+}
+near() { # A B WHAT
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a - b < 1e-5 && b - a < 1e-5) }' || fail "$3: $1, want $2"
+}
+refused() { # LINE COMMAND...
+    line=$1
+    shift
+    run 1 "$@"
+    has err "$line"
+}
+
+for base in lfm2 qwen3_5; do
+    rm -f ./*.h5
+    run 0 new-base --config $base.json --tokenizer tokenizer.json --out model --force --quiet
+
+    # both methods, also with neurons: the run, its folded file
+    for how in direct mlp 'direct --ffn-length 3' 'mlp --prefix-length 0 --ffn-length 3'; do
+        # shellcheck disable=SC2086 # options
+        train 0 --method $how --out run.h5 --valid valid.jsonl --steps 4 --force --quiet
+        run 0 merge run.h5 --base model --out folded.h5 --probe valid.jsonl --force
+        has out '^largest difference from the encoder.s output: 0$'
+        has out '^largest difference of logits: 0$'
+        [ "$(loss run.h5)" = "$(loss folded.h5)" ] || fail "$base $how: folded and live differ"
+    done
+    train 0 --method direct --out direct.h5 --valid valid.jsonl --steps 4 --quiet
+    run 0 merge direct.h5 --base model --out folded.h5 --force
+    run 0 inspect folded.h5
+    has out '^folded.h5: prefix, features heads-by-layer$'
+    has out '^  G  *\[0,2,0,2\]$'
+
+    # the same results for any storage of layers, and for a resumed run
+    for how in '--recompute on' '--stream-layers on'; do
+        # shellcheck disable=SC2086 # options
+        train 0 --method direct --out kept.h5 --steps 4 --valid valid.jsonl $how --force --quiet
+        run 1 diff direct.h5 kept.h5
+        has out '^tensors: [0-9]* equal, 0 changed, 0 and 0 in one file only$'
+    done
+    set -- --method direct --schedule-steps 4 --eval-every 2 --save-every 2 --valid valid.jsonl --init text --init-text 'all the words' --quiet
+    train 0 "$@" --out whole.h5 --steps 4
+    train 0 "$@" --out parts.h5 --steps 2
+    run 0 train --base model --data train.jsonl --valid valid.jsonl --out parts.h5 --steps 4 --resume --threads 2 --quiet
+    same whole.h5 parts.h5
+
+    # a state: a folded prompt is exact, and files carry it
+    train 0 --method prompt --prefix-length 5 --init text --init-text 'words to begin' --out prompt.h5 --steps 3 --quiet
+    run 0 merge prompt.h5 --base model --out captured.h5
+    near "$(loss captured.h5)" "$(loss prompt.h5)" "$base: a folded prompt"
+    train 0 --method direct --init text --init-text 'after all' --out text.h5 --steps 2 --quiet
+    run 0 merge text.h5 --base model --out text-folded.h5
+    [ "$(loss text.h5)" = "$(loss text-folded.h5)" ] || fail "$base: a state is lost in merging"
+    run 0 inspect text-folded.h5
+    has out 'features heads-by-layer, state$'
+    run 0 quantize text-folded.h5 --dtype f32 --out same.h5
+    [ "$(loss same.h5)" = "$(loss text-folded.h5)" ] || fail "$base: a state is lost in quantizing"
+    run 0 compose folded.h5 text-folded.h5 --base model --out both.h5
+    run 0 inspect both.h5
+    has out 'features heads-by-layer, state$'
+    run 0 compose folded.h5 text-folded.h5 --base model --mode parallel --out beside.h5
+    run 0 inspect beside.h5
+    has out 'features heads-by-layer$'
+    train 0 --method mlp --init-from text-folded.h5 --encoder-hidden 64 --out from.h5 --steps 2 --quiet
+    run 0 inspect from.h5
+    has out 'state$'
+    refused 'has a state for layers without attention' export text-folded.h5 --format safetensors --out x.safetensors
+    run 0 export folded.h5 --format safetensors --out layers.safetensors --force
+    run 0 inspect layers.safetensors
+    has out '^  past_key_values.3  *\[2, 1, 2, 4, 8\] '
+    if grep -q 'past_key_values.0' out; then fail "$base: keys of a layer without attention"; fi
+
+    # other ways to train, and tools
+    train 0 --method direct --layers 1 --out some.h5 --steps 2 --quiet
+    train 0 --method direct --infix --out infix.h5 --steps 2 --quiet
+    train 0 --method direct --prefix-dropout 0.2 --prefix-dropout-per-row --out rows.h5 --steps 2 --quiet
+    run 0 prune folded.h5 --base model --data valid.jsonl --keep 2 --out pruned.h5
+    run 0 report direct.h5 --base model --data valid.jsonl --out report.html --force
+    run 0 unmerge folded.h5 --out unmerged.h5
+    printf 'a document of some words, more words than the prefix has\n' >document.txt
+    run 0 distill --base model --data train.jsonl --document document.txt --method direct --prefix-length 4 --out student.h5 --steps 1 --quiet --threads 2
+    run 0 inspect student.h5
+    has out 'state$'
+
+    # rows in a batch, beams, and drafts
+    run 0 generate --base model --prefix text-folded.h5 --data valid.jsonl --max-tokens 8 --temperature 0 --quiet
+    mv out batch
+    run 0 generate --base model --prefix text-folded.h5 --data valid.jsonl --max-tokens 8 --temperature 0 --batch-size 1 --quiet
+    same batch out
+    run 0 generate --base model --prefix folded.h5 --prompt 'after 3:' --max-tokens 6 --beams 3
+    run 2 generate --base model --prefix folded.h5 --prompt 'after 3:' --max-tokens 6 --temperature 0 --draft 3
+    has err 'layers without attention, whose state has no earlier tokens'
+    run 0 score --base model --prefix text-folded.h5 --data valid.jsonl --out scores.jsonl --force
+
+    # unsupported uses
+    refused 'which PEFT does not support' export folded.h5 --format peft --out peft
+    refused 'layers differ, and no supported engine loads' export folded.h5 --format llamacpp --out state
+    refused 'nearest words are not supported' words folded.h5 --base model
+    refused 'layers differ cannot be trained' train --base model --data train.jsonl --method adapter --out no.h5
+    refused 'layers differ cannot be trained' train --base model --data train.jsonl --method full --out no.h5
+done
+
+# configs that no pass runs
+bad() { # EDIT LINE
+    sed "$1" lfm2.json >bad.json
+    refused "$2" new-base --config bad.json --tokenizer tokenizer.json --out bad --quiet
+}
+bad 's/full_attention/conv/g' 'no layer has attention'
+bad 's/"conv", "full/"mamba", "full/' 'layer_types is "mamba", expected "full_attention" or "conv"'
+bad 's/"lfm2",/"lfm2", "conv_bias": true,/' 'conv_bias is true, expected false'
+bad 's/"lfm2",/"lfm2", "conv_L_cache": 65,/' 'conv_L_cache is 65, expected at most 64'
+bad 's/, "full_attention"\]/]/' 'layer_types has 3 layers, expected 4'
+sed 's/"linear_num_value_heads": 4/"linear_num_value_heads": 3/' qwen3_5.json >bad.json
+refused '3 value heads do not divide into 2 key heads' new-base --config bad.json --tokenizer tokenizer.json --out bad --quiet
