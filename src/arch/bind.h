@@ -27,9 +27,9 @@ typedef struct kvf__slot {
     bool conv1d;
     int64_t permuted_heads;   /* 0: rows in Hugging Face order */
     const kvf__low_rank *add; /* added to the values, not part of `view`; NULL: none */
-    int64_t by_head;   /* heads H of a fused weight whose parts (q, k and v, or q and its gate)
-                          Hugging   Face orders head by head and all other code one after the other;
-                          0:   no such   weight */
+    /* heads H of a fused weight whose parts (q, k and v, or q and its gate) Hugging Face orders
+     * head by head, all other code one after the other; 0: no such weight */
+    int64_t by_head;
     int64_t parts;     /* with by_head: 3 or 2 */
     bool file_by_head; /* the file has Hugging Face's order */
     int one;           /* 1: the file stores the values less 1; -1: Hugging Face does; 0: neither */

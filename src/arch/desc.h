@@ -244,11 +244,11 @@ void kvf__desc_done(kvf__desc *desc);
 kvf__layer_shape kvf__desc_layer(const kvf__desc *desc, int64_t l);
 /* Returns whether layer l has a mixer instead of attention. */
 bool kvf__layer_mixes(const kvf__desc *desc, int64_t l);
-/* Return the channels of its convolution; the floats of its state. */
+/* Return the channels of its convolution; the floats of its state, and of the states of all layers
+ * before l (l = L: of all). */
 int64_t kvf__mixer_channels(const kvf__desc *desc);
 int64_t kvf__mixer_state(const kvf__desc *desc);
-/* Returns the floats of all layers' states, in the order of layers; 0: no mixers. */
-int64_t kvf__desc_state(const kvf__desc *desc);
+int64_t kvf__mixer_state_at(const kvf__desc *desc, int64_t l);
 /* Returns the layers and heads of a prefix for this base, as a view. */
 kvf__kv_shape kvf__desc_kv(const kvf__desc *desc);
 /* Returns the shape of N virtual neurons in each layer. */

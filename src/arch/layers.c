@@ -78,12 +78,12 @@ int64_t kvf__mixer_state(const kvf__desc *desc)
     return (m->kernel - 1) * kvf__mixer_channels(desc) + m->value_heads * m->key_dim * m->value_dim;
 }
 
-int64_t kvf__desc_state(const kvf__desc *desc)
+int64_t kvf__mixer_state_at(const kvf__desc *desc, int64_t l)
 {
     int64_t n = 0;
 
-    for (int64_t l = 0; desc->mixer.kind && l < desc->L; l++)
-        n += kvf__layer_mixes(desc, l) ? kvf__mixer_state(desc) : 0;
+    for (int64_t before = 0; desc->mixer.kind && before < l; before++)
+        n += kvf__layer_mixes(desc, before) ? kvf__mixer_state(desc) : 0;
     return n;
 }
 

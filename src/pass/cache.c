@@ -52,7 +52,7 @@ kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_
 {
     kvf__cache made = {.desc = &model->desc,
                        .shape = kvf__desc_kv(&model->desc),
-                       .states = kvf__desc_state(&model->desc),
+                       .states = kvf__mixer_state_at(&model->desc, model->desc.L),
                        .slots = slots,
                        .capacity = capacity,
                        .act = model->act};

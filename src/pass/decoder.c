@@ -111,8 +111,7 @@ static kvf__decoder_own lay_own(const kvf__decoder *decoder, kvf__carver *carve)
             carve, 1, 1, kvf__attn_head_scratch(D, decoder->P + decoder->cache->capacity + 1)),
         .segs = kvf__carve(carve, decoder->rows, 2, sizeof(kvf__kvseg)),
         .rows = kvf__carve(carve, decoder->rows, 1, sizeof(kvf__attn_row)),
-        .mixer = mixes ? kvf__carve(carve, 1, kvf__mixer_scratch(d, 1, false), sizeof(float))
-                       : NULL,
+        .mixer = mixes ? kvf__carve(carve, 1, kvf__mixer_scratch(d, 1), sizeof(float)) : NULL,
         .state = mixes ? kvf__carve(carve, 1, kvf__mixer_unit_state(d), sizeof(float)) : NULL,
     };
 }

@@ -14,22 +14,12 @@ static const float *states_before(const kvf__worker *w, int64_t m)
     return prefix ? prefix->state : NULL;
 }
 
-/* Returns where layer l's state begins in the states of all layers. */
-static int64_t offset_of(const kvf__desc *d, int64_t l)
-{
-    int64_t at = 0;
-
-    for (int64_t before = 0; before < l; before++)
-        at += kvf__layer_mixes(d, before) ? kvf__mixer_state(d) : 0;
-    return at;
-}
-
 void kvf__decoder_mix(const kvf__worker *w, int64_t l)
 {
     const kvf__decoder *decoder = w->decoder;
     const kvf__desc *d = &decoder->model->desc;
     const int64_t J = kvf__shape_size(d, l, "J"), A = kvf__shape_size(d, l, "A"),
-                  at = offset_of(d, l);
+                  at = kvf__mixer_state_at(d, l);
     kvf__mixer_row row = {.model = decoder->model,
                           .layer = l,
                           .n = 1,

@@ -301,11 +301,10 @@ static int64_t delta_lay(const kvf__desc *d, int64_t n, float *scratch, delta_ar
     return at;
 }
 
-int64_t kvf__mixer_scratch(const kvf__desc *d, int64_t n, bool backward)
+int64_t kvf__mixer_scratch(const kvf__desc *d, int64_t n)
 {
     delta_arrays a;
 
-    (void)backward;
     if (d->mixer.kind == KVF__MIXER_DELTA) return delta_lay(d, n, NULL, &a);
     return KVF__MIXER_CHANNELS * (7 * n + 2 * tail_of(d));
 }

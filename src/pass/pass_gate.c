@@ -50,7 +50,7 @@ const void *kvf__pass_gate_fwd(kvf__pass *pass, int64_t l)
     }
     memset(kvf__act_row(act, pass->mixer.gated, N, HD), 0,
            (size_t)((pass->M - N) * HD) * kvf__act_size(act));
-    kvf__pass_lap(pass, KVF__PART_MIXER);
+    kvf__pass_lap(pass, KVF__PART_ATTN);
     return pass->mixer.gated;
 }
 
@@ -72,5 +72,5 @@ void kvf__pass_gate_bwd(kvf__pass *pass, int64_t l, bool gates)
             set(act, datt, c, dy * s);
         }
     }
-    kvf__pass_lap(pass, KVF__PART_MIXER_BWD);
+    kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
 }

@@ -24,8 +24,7 @@ void kvf__pass_lay_mixer(kvf__pass *pass, kvf__carver *carve, int64_t M)
     if (!d->mixer.kind) return;
     const int64_t state = kvf__mixer_unit_state(d);
     mixer->rows = limits->common_len ? limits->rows : 1;
-    mixer->scratch = kvf__carve(carve, pass->threads,
-                                kvf__mixer_scratch(d, limits->row_len, limits->backward),
+    mixer->scratch = kvf__carve(carve, pass->threads, kvf__mixer_scratch(d, limits->row_len),
                                 sizeof(float));
     mixer->state = kvf__carve(carve, pass->threads, mixer->rows * state, sizeof(float));
     mixer->before = kvf__carve(carve, pass->threads, state, sizeof(float));
@@ -47,15 +46,13 @@ static worker worker_of(kvf__pass *pass, int64_t l, int64_t unit)
     const kvf__desc *d = &pass->model->desc;
     const kvf__pass_mixer *mixer = &pass->mixer;
     const int64_t t = omp_get_thread_num(), size = kvf__mixer_unit_state(d), all = mixer->rows;
-    worker w = {.pass = pass, .l = l, .unit = unit, .size = size};
+    worker w = {
+        .pass = pass, .l = l, .unit = unit, .size = size, .offset = kvf__mixer_state_at(d, l)};
 
-    for (int64_t before = 0; before < l; before++)
-        w.offset += kvf__layer_mixes(d, before) ? kvf__mixer_state(d) : 0;
     w.state = mixer->state + t * all * size;
     w.dstate = mixer->dstate ? mixer->dstate + t * all * size : NULL;
     w.before = mixer->before + t * size;
-    w.scratch = mixer->scratch +
-                t * kvf__mixer_scratch(d, pass->limits.row_len, pass->limits.backward);
+    w.scratch = mixer->scratch + t * kvf__mixer_scratch(d, pass->limits.row_len);
     return w;
 }
 
@@ -198,12 +195,12 @@ void kvf__pass_mixer_fwd(kvf__pass *pass, int64_t l)
 {
     each_family(pass, l, family_fwd);
     clear_padding(pass, pass->kept[l].att, kvf__shape_size(&pass->model->desc, l, "A"));
-    kvf__pass_lap(pass, KVF__PART_MIXER);
+    kvf__pass_lap(pass, KVF__PART_ATTN);
 }
 
 void kvf__pass_mixer_bwd(kvf__pass *pass, int64_t l)
 {
     each_family(pass, l, family_bwd);
     clear_padding(pass, pass->bwd.dqkv, kvf__qkv_width(&pass->model->desc, l));
-    kvf__pass_lap(pass, KVF__PART_MIXER_BWD);
+    kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
 }

@@ -38,7 +38,7 @@ typedef struct kvf__mixer_row {
     float *scratch;   /* kvf__mixer_scratch() floats */
 } kvf__mixer_row;
 /* Returns the floats of scratch memory of a row of at most n tokens. */
-int64_t kvf__mixer_scratch(const kvf__desc *d, int64_t n, bool backward);
+int64_t kvf__mixer_scratch(const kvf__desc *d, int64_t n);
 void kvf__mixer_row_fwd(const kvf__mixer_row *row); /* out NULL: the state alone */
 void kvf__mixer_row_bwd(const kvf__mixer_row *row);
 

@@ -40,9 +40,10 @@ kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__p
         return kvf__fail(ctx, KVF_ESHAPE,
                          "batch: %lld prefix positions, the pass was made for at most %lld",
                          (long long)p->P, (long long)P);
-    if (p && p->states && p->states != kvf__desc_state(&model->desc))
+    const int64_t states = kvf__mixer_state_at(&model->desc, model->desc.L);
+    if (p && p->states && p->states != states)
         return kvf__fail(ctx, KVF_ESHAPE, "prefix: a state of %lld values, but the base's has %lld",
-                         (long long)p->states, (long long)kvf__desc_state(&model->desc));
+                         (long long)p->states, (long long)states);
     return p ? check_neurons(ctx, model, &p->neurons, N) : KVF_OK;
 }
 

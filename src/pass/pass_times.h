@@ -10,8 +10,7 @@ struct kvf__pass;
     X(NORM, "norm")                                                                                \
     X(QKV, "qkv")                                                                                  \
     X(ROPE, "rope")                                                                                \
-    X(ATTN, "attention")                                                                           \
-    X(MIXER, "mixer")                                                                              \
+    X(ATTN, "attention") /* or mixer */                                                            \
     X(OUT, "out")                                                                                  \
     X(FFN, "ffn")                                                                                  \
     X(ACT, "activation")                                                                           \
@@ -25,7 +24,6 @@ struct kvf__pass;
     X(OUT_BWD, "out_bwd")                                                                          \
     X(ADAPTER_BWD, "adapter_bwd")                                                                  \
     X(ATTN_BWD, "attention_bwd")                                                                   \
-    X(MIXER_BWD, "mixer_bwd")                                                                      \
     X(ROPE_BWD, "rope_bwd")                                                                        \
     X(QKV_BWD, "qkv_bwd")                                                                          \
     X(EMBED_BWD, "embed_bwd")                                                                      \
