@@ -159,9 +159,9 @@ static void print_program(void)
     printf(".Sh EXAMPLES\n");
     print_literal(cli_examples);
     printf(".Sh SEE ALSO\n"
-           ".Rs\n.%%A X. L. Li\n.%%A P. Liang\n"
-           ".%%T Prefix-Tuning: Optimizing Continuous Prompts for Generation\n.%%D 2021\n.Re\n"
-           ".Rs\n.%%A X. Liu\n.%%T P-Tuning v2\n.%%D 2022\n.Re\n");
+           "X. L. Li and P. Liang,\n" /* not .Rs: groff 1.22 warns about every .%A */
+           ".Em Prefix-Tuning: Optimizing Continuous Prompts for Generation ,\n2021.\n.Pp\n"
+           "X. Liu,\n.Em P-Tuning v2 ,\n2022.\n");
 }
 
 int cli_man(const char *name)
