@@ -4,34 +4,32 @@
 #include "pass_priv.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
-/* One token's arrays. */
+/* One token in f32, in a thread's scratch memory: [HD] each. */
 typedef struct token {
-    char *gate, *att;
+    float *gate, *att, *d; /* gate: its sigmoid */
 } token;
 
-static token token_at(const kvf__pass *pass, int64_t l, void *qkv, int64_t i)
+/* Returns the gates of token i in rows like qkv. */
+static void *gate_at(const kvf__pass *pass, int64_t l, void *qkv, int64_t i, int64_t HD)
 {
-    const kvf__desc *d = &pass->model->desc;
-    const kvf__dtype act = pass->model->act;
-    const int64_t J = kvf__qkv_width(d, l), HD = d->H * d->D;
-
-    return (token){kvf__act_row(act, qkv, i * J + J - HD, 1),
-                   kvf__act_row(act, pass->kept[l].att, i, HD)};
+    const int64_t J = kvf__qkv_width(&pass->model->desc, l);
+    return kvf__act_row(pass->model->act, qkv, (i + 1) * J - HD, 1);
 }
 
-static float get(kvf__dtype act, const char *at, int64_t i)
+static token read_token(const kvf__pass *pass, int64_t l, int64_t i, int64_t HD)
 {
-    float value;
+    const kvf__kept *keep = &pass->kept[l];
+    float *own = pass->mixer.token + omp_get_thread_num() * 3 * HD;
+    const token t = {own, own + HD, own + 2 * HD};
 
-    kvf__to_f32(act, at + (size_t)i * kvf__act_size(act), &value, 1);
-    return value;
-}
-
-static void set(kvf__dtype act, char *at, int64_t i, float value)
-{
-    kvf__from_f32(act, &value, at + (size_t)i * kvf__act_size(act), 1);
+    kvf__to_f32(pass->model->act, gate_at(pass, l, keep->qkv, i, HD), t.gate, HD);
+    kvf__to_f32(pass->model->act, kvf__act_row(pass->model->act, keep->att, i, HD), t.att, HD);
+    for (int64_t c = 0; c < HD; c++)
+        t.gate[c] = 1 / (1 + expf(-t.gate[c]));
+    return t;
 }
 
 const void *kvf__pass_gate_fwd(kvf__pass *pass, int64_t l)
@@ -43,10 +41,10 @@ const void *kvf__pass_gate_fwd(kvf__pass *pass, int64_t l)
     if (!d->block.out_gate || kvf__layer_mixes(d, l)) return pass->kept[l].att;
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++) {
-        const token at = token_at(pass, l, pass->kept[l].qkv, i);
-        char *out = kvf__act_row(act, pass->mixer.gated, i, HD);
+        const token t = read_token(pass, l, i, HD);
         for (int64_t c = 0; c < HD; c++)
-            set(act, out, c, get(act, at.att, c) / (1 + expf(-get(act, at.gate, c))));
+            t.att[c] *= t.gate[c];
+        kvf__from_f32(act, t.att, kvf__act_row(act, pass->mixer.gated, i, HD), HD);
     }
     memset(kvf__act_row(act, pass->mixer.gated, N, HD), 0,
            (size_t)((pass->M - N) * HD) * kvf__act_size(act));
@@ -63,14 +61,15 @@ void kvf__pass_gate_bwd(kvf__pass *pass, int64_t l, bool gates)
     if (!d->block.out_gate || kvf__layer_mixes(d, l)) return;
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < pass->batch->n_tokens; i++) {
-        const token at = token_at(pass, l, pass->kept[l].qkv, i);
-        const token d_at = token_at(pass, l, pass->bwd.dqkv, i);
-        char *datt = kvf__act_row(act, pass->bwd.datt, i, HD);
+        const token t = read_token(pass, l, i, HD);
+        void *datt = kvf__act_row(act, pass->bwd.datt, i, HD);
+        kvf__to_f32(act, datt, t.d, HD);
         for (int64_t c = 0; c < HD; c++) {
-            const float s = 1 / (1 + expf(-get(act, at.gate, c))), dy = get(act, datt, c);
-            if (gates) set(act, d_at.gate, c, dy * get(act, at.att, c) * s * (1 - s));
-            set(act, datt, c, dy * s);
+            t.att[c] *= t.d[c] * t.gate[c] * (1 - t.gate[c]);
+            t.d[c] *= t.gate[c];
         }
+        kvf__from_f32(act, t.d, datt, HD);
+        if (gates) kvf__from_f32(act, t.att, gate_at(pass, l, pass->bwd.dqkv, i, HD), HD);
     }
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
 }

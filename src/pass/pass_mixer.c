@@ -18,9 +18,11 @@ void kvf__pass_lay_mixer(kvf__pass *pass, kvf__carver *carve, int64_t M)
     const kvf__pass_limits *limits = &pass->limits;
     kvf__pass_mixer *mixer = &pass->mixer;
 
-    if (d->block.out_gate)
-        mixer->gated = kvf__carve(carve, M, kvf__shape_most(d, "HD"),
-                                  kvf__act_size(pass->model->act));
+    if (d->block.out_gate) {
+        const int64_t HD = kvf__shape_most(d, "HD");
+        mixer->gated = kvf__carve(carve, M, HD, kvf__act_size(pass->model->act));
+        mixer->token = kvf__carve(carve, pass->threads, 3 * HD, sizeof(float));
+    }
     if (!d->mixer.kind) return;
     const int64_t state = kvf__mixer_unit_state(d);
     mixer->rows = limits->common_len ? limits->rows : 1;

@@ -50,7 +50,8 @@ typedef struct kvf__pass_mixer {
     float *state, *dstate;
     float *before; /* [threads, unit's state] */
     int64_t rows;
-    void *gated; /* [Mx, HD] attention's output times its gate; NULL: no gates */
+    void *gated;  /* [Mx, HD] attention's output times its gate; NULL: no gates */
+    float *token; /* [threads, 3, HD] scratch of gates */
 } kvf__pass_mixer;
 void kvf__pass_lay_mixer(struct kvf__pass *pass, kvf__carver *carve, int64_t M);
 /* Run the mixer of layer l: kept att from kept qkv; dqkv from datt. */

@@ -28,9 +28,14 @@ refused() { # LINE COMMAND...
     has err "$line"
 }
 
-for base in lfm2 qwen3_5; do
+text_of() { sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' "$1"; }
+long=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf "after %d: ", i }')
+asked="{\"model\": \"mine\", \"prompt\": \"$long\", \"max_tokens\": 8, \"temperature\": 0}"
+. "$SOURCE/tests/cli/server.sh"
+
+for family in lfm2 qwen3_5; do
     rm -f ./*.h5
-    run 0 new-base --config $base.json --tokenizer tokenizer.json --out model --force --quiet
+    run 0 new-base --config $family.json --tokenizer tokenizer.json --out model --force --quiet
 
     # both methods, also with neurons: the run, its folded file
     for how in direct mlp 'direct --ffn-length 3' 'mlp --prefix-length 0 --ffn-length 3'; do
@@ -39,7 +44,7 @@ for base in lfm2 qwen3_5; do
         run 0 merge run.h5 --base model --out folded.h5 --probe valid.jsonl --force
         has out '^largest difference from the encoder.s output: 0$'
         has out '^largest difference of logits: 0$'
-        [ "$(loss run.h5)" = "$(loss folded.h5)" ] || fail "$base $how: folded and live differ"
+        [ "$(loss run.h5)" = "$(loss folded.h5)" ] || fail "$family $how: folded and live differ"
     done
     train 0 --method direct --out direct.h5 --valid valid.jsonl --steps 4 --quiet
     run 0 merge direct.h5 --base model --out folded.h5 --force
@@ -63,14 +68,14 @@ for base in lfm2 qwen3_5; do
     # a state: a folded prompt is exact, and files carry it
     train 0 --method prompt --prefix-length 5 --init text --init-text 'words to begin' --out prompt.h5 --steps 3 --quiet
     run 0 merge prompt.h5 --base model --out captured.h5
-    near "$(loss captured.h5)" "$(loss prompt.h5)" "$base: a folded prompt"
+    near "$(loss captured.h5)" "$(loss prompt.h5)" "$family: a folded prompt"
     train 0 --method direct --init text --init-text 'after all' --out text.h5 --steps 2 --quiet
     run 0 merge text.h5 --base model --out text-folded.h5
-    [ "$(loss text.h5)" = "$(loss text-folded.h5)" ] || fail "$base: a state is lost in merging"
+    [ "$(loss text.h5)" = "$(loss text-folded.h5)" ] || fail "$family: a state is lost in merging"
     run 0 inspect text-folded.h5
     has out 'features heads-by-layer, state$'
     run 0 quantize text-folded.h5 --dtype f32 --out same.h5
-    [ "$(loss same.h5)" = "$(loss text-folded.h5)" ] || fail "$base: a state is lost in quantizing"
+    [ "$(loss same.h5)" = "$(loss text-folded.h5)" ] || fail "$family: a state is lost in quantizing"
     run 0 compose folded.h5 text-folded.h5 --base model --out both.h5
     run 0 inspect both.h5
     has out 'features heads-by-layer, state$'
@@ -84,7 +89,7 @@ for base in lfm2 qwen3_5; do
     run 0 export folded.h5 --format safetensors --out layers.safetensors --force
     run 0 inspect layers.safetensors
     has out '^  past_key_values.3  *\[2, 1, 2, 4, 8\] '
-    if grep -q 'past_key_values.0' out; then fail "$base: keys of a layer without attention"; fi
+    if grep -q 'past_key_values.0' out; then fail "$family: keys of a layer without attention"; fi
 
     # other ways to train, and tools
     train 0 --method direct --layers 1 --out some.h5 --steps 2 --quiet
@@ -107,6 +112,30 @@ for base in lfm2 qwen3_5; do
     run 2 generate --base model --prefix folded.h5 --prompt 'after 3:' --max-tokens 6 --temperature 0 --draft 3
     has err 'layers without attention, whose state has no earlier tokens'
     run 0 score --base model --prefix text-folded.h5 --data valid.jsonl --out scores.jsonl --force
+
+    # a server answers as generate does, also where a kept beginning gives keys, values and states
+    serve_on --prefix mine=text-folded.h5 --cache-memory 8M
+    if [ "$port" = 0 ]; then
+        wait "$pid"
+        skip 'the server: built without libmicrohttpd'
+    elif post /v1/completions "$asked"; then
+        said=$(text_of answer)
+        post /v1/completions "$asked"
+        [ "$(text_of answer)" = "$said" ] || fail "$family: another answer after a kept beginning"
+        grep -q '"cached_tokens": *256' answer || fail "$family: nothing was kept: $(cat answer)"
+        end TERM 143
+        run 0 generate --base model --prefix text-folded.h5 --prompt "$long" --max-tokens 8 --threads 2 --precision f32 --json
+        [ -n "$said" ] && [ "$(text_of out)" = "$said" ] || fail "$family: the server says $said, generate $(text_of out)"
+    else
+        kill -s KILL "$pid"
+        skip 'answers: neither curl nor bash'
+    fi
+
+    # several runs in one pass
+    printf 'lr = 0.01, 0.03\n' >grid.txt
+    run 0 sweep --base model --data train.jsonl --valid valid.jsonl --method direct --prefix-length 4 --steps 4 --precision f32 --threads 2 \
+        --grid grid.txt --out runs-$family --quiet
+    [ "$(grep -c ' done$' out)" -eq 2 ] || fail "$family: not two runs: $(cat out)"
 
     # unsupported uses
     refused 'which PEFT does not support' export folded.h5 --format peft --out peft
