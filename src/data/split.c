@@ -111,6 +111,7 @@ kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set,
         st = kvf__fail(ctx, KVF_EDATA, "%s: --valid-split leaves a part without any label", path);
     if (!st) {
         rest.form = part.form = set->form;
+        rest.delimited = set->delimited;
         rest.skipped = set->skipped;
         rest.truncated = set->truncated;
         rest.without_label = set->without_label;

@@ -199,6 +199,12 @@ run 0 train --base bert --task seq-cls --data classes.tsv --valid-split 0.25 --s
 [ "$(value examples)" = 12 ] || fail "$(cat out)"
 has out '"best_metric":"accuracy"'
 
+# the columns are those of both parts
+sed 's/\t/;/' classes.tsv >split.csv
+run 0 train --base bert --task seq-cls --data split.csv --no-header --delimiter ';' --valid-split 0.25 --steps 1 \
+    --method head --out columns.h5 --threads 2 --json
+[ "$(value examples)" = 12 ] || fail "$(cat out)"
+
 # ---- the first row as read, with the tokens that carry loss in brackets
 
 printf '{"messages": [{"role": "user", "content": "a\\tb"}, {"role": "assistant", "content": "c\\u001b[1m"}]}\n' >first.jsonl
