@@ -232,7 +232,8 @@ typedef struct kvf_train_options {
     const char *class_weights; /* "balanced", or a file of names and weights: factor of each class
                                   or tag in the training loss; NULL or "": 1 */
     const char *delimiter; /* TSV and CSV: one character, or "\\t"; NULL or "": a tab, a comma */
-    uint64_t reserved[24];
+    int64_t rows; /* number of rows of data to train on, drawn by seed; 0: all */
+    uint64_t reserved[23];
 } kvf_train_options;
 
 /* Creates options on the heap at their defaults, for programs that set them by name only. Texts are

@@ -106,6 +106,7 @@ class TrainOptions(TypedDict, total=False):
     delimiter: str
     split_text: int
     limit: int
+    rows: int
     valid_split: float
     regression: bool
     labels: Union[Sequence[str], Mapping[Any, Any], str]

@@ -146,6 +146,13 @@ void kvf__dataset_done(kvf__dataset *dataset);
  * outlive *set. EDATA if a part would have no rows or no label. */
 kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set, double share,
                               uint64_t seed, kvf__dataset *out);
+/* Keeps so many of the groups, drawn by the seed. For seq-cls each class keeps its share, and at
+ * least one group. EUSAGE: more than there are, or fewer than classes; EDATA: without any label. */
+kvf_status kvf__dataset_choose(kvf_ctx *ctx, const char *path, kvf__dataset *set, int64_t rows,
+                               uint64_t seed);
+/* Marks the groups that kvf__dataset_choose() keeps in chosen [groups], all false before. */
+kvf_status kvf__choose_groups(kvf_ctx *ctx, const char *path, const kvf__dataset *set, int64_t rows,
+                              uint64_t seed, bool *chosen);
 /* Makes *out share the lists of a data set until both are done. Shared lists are read-only. */
 kvf_status kvf__dataset_share(kvf_ctx *ctx, kvf__dataset *dataset, kvf__dataset *out);
 /* Appends a readable form of a row: its text with special tokens and, for lm, brackets around

@@ -1,6 +1,6 @@
 /* Divides a data set in two (--valid-split): a share of its groups, drawn by the seed, becomes the
  * second. Both keep the order of the file, its labels and its hash. Texts of sources stay in the
- * pool of the first, so the second must not outlive it. */
+ * pool of the first, so the second must not outlive it. For --rows the second is dropped. */
 #include "loader.h"
 #include "rng.h"
 
@@ -96,6 +96,23 @@ static kvf_status copy_groups(kvf_ctx *ctx, const kvf__dataset *from, const bool
     return KVF_OK;
 }
 
+/* Replaces the data set by the rest of it. */
+static void replace(kvf__dataset *set, kvf__dataset *rest)
+{
+    rest->form = set->form;
+    rest->delimited = set->delimited;
+    rest->skipped = set->skipped;
+    rest->truncated = set->truncated;
+    rest->without_label = set->without_label;
+    if (rest->sources && !set->sharers) {
+        rest->sources->pool = set->sources->pool;
+        set->sources->pool = (kvf__pool){0};
+    }
+    kvf__dataset_done(set);
+    *set = *rest;
+    *rest = (kvf__dataset){0};
+}
+
 kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set, double share,
                               uint64_t seed, kvf__dataset *out)
 {
@@ -110,22 +127,31 @@ kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set,
     if (!st && (!rest.n_labels || !part.n_labels))
         st = kvf__fail(ctx, KVF_EDATA, "%s: --valid-split leaves a part without any label", path);
     if (!st) {
-        rest.form = part.form = set->form;
-        rest.delimited = set->delimited;
-        rest.skipped = set->skipped;
-        rest.truncated = set->truncated;
-        rest.without_label = set->without_label;
-        if (rest.sources && !set->sharers) {
-            rest.sources->pool = set->sources->pool;
-            set->sources->pool = (kvf__pool){0};
-        }
-        kvf__dataset_done(set);
-        *set = rest;
+        part.form = set->form;
+        replace(set, &rest);
         *out = part;
-        rest = part = (kvf__dataset){0};
+        part = (kvf__dataset){0};
     }
     kvf__dataset_done(&rest);
     kvf__dataset_done(&part);
     kvf__free(held);
+    return st;
+}
+
+kvf_status kvf__dataset_choose(kvf_ctx *ctx, const char *path, kvf__dataset *set, int64_t rows,
+                               uint64_t seed)
+{
+    const size_t n = (size_t)kvf__group_count(set);
+    kvf__dataset rest = {0};
+    bool *chosen = NULL;
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *chosen, &chosen));
+    kvf_status st = kvf__choose_groups(ctx, path, set, rows, seed, chosen);
+    if (!st) st = copy_groups(ctx, set, chosen, true, &rest);
+    if (!st && !rest.n_labels)
+        st = kvf__fail(ctx, KVF_EDATA, "%s: --rows %lld: the chosen rows have no label", path,
+                       (long long)rows);
+    if (!st) replace(set, &rest);
+    kvf__dataset_done(&rest);
+    kvf__free(chosen);
     return st;
 }

@@ -247,6 +247,10 @@ static const kvf__option ROWS[] = {
         .tasks = "lm"),
     ROW("limit", "N", "all", KVF_COUNT, limit, "read only the first N rows of --data",
         .rules = UNSET),
+    ROW("rows", "N", "all", KVF_COUNT, rows,
+        "train on N rows of --data (of each task), drawn by --seed; for seq-cls each class keeps "
+        "its share and at least one row",
+        .rules = UNSET),
     ROW("valid-split", "X", "off", KVF_SHARE, valid_split,
         "validate on a share X of the rows of --data, drawn by --seed and not trained on",
         .rules = UNSET, .excludes = "valid"),

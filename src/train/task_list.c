@@ -279,8 +279,9 @@ static kvf_status note_classes(kvf__run *run, const char *path, const kvf__datas
     return KVF_OK;
 }
 
-/* Loads data and validation rows, from a file or with --valid-split from the data. Refuses a single
- * class: usually the wrong column was read. */
+/* Loads data and validation rows, from a file or with --valid-split from the data. --rows then
+ * chooses among the rows left to train on, so that the held-out rows do not depend on it. Refuses a
+ * single class: usually the wrong column was read. */
 static kvf_status load_task(kvf__run *run, const kvf__train_rows *rows, kvf__train_task *task,
                             const char *valid)
 {
@@ -291,10 +292,11 @@ static kvf_status load_task(kvf__run *run, const kvf__train_rows *rows, kvf__tra
                          "%s: every row has the label \"%s\", want two labels or more", task->path,
                          task->data.names.names[0]);
     if (valid) KVF_TRY(kvf__task_load(run, rows, task, valid, &task->valid));
-    if (!run->output.is_resumed) KVF_TRY(note_classes(run, task->path, &task->data));
-    if (valid || !(o->valid_split > 0)) return KVF_OK;
-    return kvf__dataset_split(run->ctx, task->path, &task->data, o->valid_split, o->seed,
-                              &task->valid);
+    if (!valid && o->valid_split > 0)
+        KVF_TRY(kvf__dataset_split(run->ctx, task->path, &task->data, o->valid_split, o->seed,
+                                   &task->valid));
+    if (o->rows) KVF_TRY(kvf__dataset_choose(run->ctx, task->path, &task->data, o->rows, o->seed));
+    return run->output.is_resumed ? KVF_OK : note_classes(run, task->path, &task->data);
 }
 
 static kvf_status load_fed(kvf__run *run, kvf__train_rows *rows)

@@ -1,5 +1,6 @@
 # Common data formats: arrays, gzip, Alpaca, ShareGPT, plain text, the first rows, a share for
-# validation. Each file gives the rows of its JSONL version, hence the same loss to the last digit.
+# validation, chosen rows. Each file gives the rows of its JSONL version, hence the same loss to the
+# last digit.
 # shellcheck disable=SC2086 # options without spaces
 make_inputs
 
@@ -204,6 +205,45 @@ sed 's/\t/;/' classes.tsv >split.csv
 run 0 train --base bert --task seq-cls --data split.csv --no-header --delimiter ';' --valid-split 0.25 --steps 1 \
     --method head --out columns.h5 --threads 2 --json
 [ "$(value examples)" = 12 ] || fail "$(cat out)"
+
+# ---- chosen rows: the same for any number of threads, resumed to the bit, and stored with the run
+
+rows='--rows 10 --valid-split 0.25 --schedule constant --schedule-steps 4 --json'
+train 0 $rows --steps 4 --out chosen.h5
+[ "$(value examples)" = 10 ] || fail "$(cat out)"
+run 0 inspect chosen.h5 --json
+has out '"rows":10'
+has out '"valid_examples":6'
+train 0 $rows --steps 2 --out half.h5
+train 0 $rows --steps 4 --out half.h5 --resume
+same chosen.h5 half.h5
+train 2 --rows 11 --steps 5 --out half.h5 --resume
+has err 'half.h5: --rows differs from that of the run'
+train 0 $rows --steps 4 --seed 5 --out other.h5
+cmp -s chosen.h5 other.h5 && fail 'another seed chooses the same rows'
+train 0 --rows 24 --steps 2 --out all.h5 --json
+[ "$(value examples)" = 24 ] || fail "$(cat out)"
+train 2 --rows 25 --steps 2 --out x.h5
+err_is 'kvfold: train: train.jsonl: --rows 25: there are 24 rows to train on; try kvfold train --help'
+train 2 --rows 19 --valid-split 0.25 --steps 2 --out x.h5
+has err 'train.jsonl: --rows 19: there are 18 rows to train on'
+train 2 --rows x --steps 2 --out x.h5
+has err 'rows "x": want a whole number'
+absent x.h5
+cls='--base bert --task seq-cls --data classes.tsv --method head --steps 2 --force'
+run 0 train $cls --rows 5 --out few.h5 --threads 1
+has out '^classes.tsv: no 3, yes 2; the largest of 2 classes has 60.0 %$\|^classes.tsv: no 2, yes 3;'
+for threads in 1 2; do
+    run 0 train $cls --rows 5 --out few.h5 --threads $threads --json
+    value train_loss
+done | uniq >losses
+[ "$(wc -l <losses)" -eq 1 ] || fail "the threads change the rows: $(cat losses)"
+run 2 train $cls --rows 1 --out few.h5
+has err 'classes.tsv: --rows 1: want a row of each of the 2 classes'
+# several tasks: so many rows of each
+run 0 train --base bert --task seq-cls --data a=classes.tsv --data b=classes.tsv --rows 4 --steps 2 --method direct \
+    --prefix-length 2 --out several.h5 --json
+[ "$(value examples)" = 8 ] || fail "$(cat out)"
 
 # ---- the first row as read, with the tokens that carry loss in brackets
 

@@ -94,6 +94,7 @@ static const struct row {
     {"overlong", "truncate", EFFECT, "max-length=30;overlong=skip", NULL},
     {"limit", "7", EFFECT, "", NULL},
     {"split-text", "9", ANSWER, "", NULL},
+    {"rows", "5", EFFECT, "", NULL},
     {"valid-split", "0.25", EFFECT, "", NULL},
     {"shuffle", "off", EFFECT, "", NULL},
     {"schedule", "cosine", EFFECT, "", NULL},
