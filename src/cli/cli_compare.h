@@ -15,6 +15,7 @@ typedef struct cli_arguments {
 void cli_argument(cli_arguments *a, const char *fmt, ...) CLI_PRINTF(2, 3);
 /* Adds an option by its row: a flag with the value "true" is given, one with "false" is not. */
 void cli_argument_option(cli_arguments *a, const kvf__option_row *row, const char *value);
+void cli_arguments_done(cli_arguments *a); /* frees the owned ones */
 /* Environment variable with the descriptor to which a child process writes its error lines. */
 #define CLI_LINES_FD "KVFOLD_LINES_FD"
 /* Runs a command of this program with the arguments, --json and the call's --threads, and frees
@@ -30,7 +31,9 @@ typedef struct cli_compare_values {
     kvf_train_options train; /* options of all runs, as given */
     const char *methods, *inits, *options, *ensembles, *out;
     int64_t steps, seeds, eval_every;
-    bool force;
+    int64_t draws; /* equals seeds, or 0: not given */
+    uint64_t seed; /* of the first run */
+    bool force, resume;
 } cli_compare_values;
 
 enum { CLI_MOST_COMPARED = 64, CLI_MOST_SETTINGS = 24 };
@@ -81,6 +84,26 @@ int cli_compared_set(cli_comparison *c, cli_compared *row, const cli_given *give
 void cli_compared_name(cli_compared *row, const char *name, const char *value);
 void cli_compared_clean(char *name);
 int cli_compared_keep(cli_comparison *c, const cli_compared *row);
+
+/* ---- the runs (cmd_compare.c, compare_record.c) ---------------------------------------------- */
+
+typedef struct cli_compare_cell {
+    const cli_compared *row;
+    int64_t seed;
+    char name[192], run[4096], folded[4096];
+    char folded_base[4096]; /* of a run that merges to two files; else "" */
+    char record[4096];
+} cli_compare_cell;
+/* Adds the arguments of train for a run, without its output. */
+void cli_compare_arguments(const cli_comparison *c, const cli_compared *row, int64_t seed,
+                           cli_arguments *a);
+/* Returns the record of a run, {arguments, trained?, merged?}: with --resume the old one, whose
+ * arguments must be equal. CLI_OK, or prints a line and returns CLI_MISUSE or CLI_FAILED. */
+int cli_record_open(const cli_comparison *c, const cli_compare_cell *cell, const cli_arguments *a,
+                    kvf_json **out);
+/* Adds a result, unless it is NULL, and writes the record. */
+int cli_record_put(const cli_comparison *c, const cli_compare_cell *cell, kvf_json *record,
+                   const char *key, kvf_json *value);
 
 /* ---- sections (compare_sections.c) ----------------------------------------------------------- */
 

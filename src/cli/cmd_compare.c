@@ -25,7 +25,11 @@ static const kvf__option_row OPTIONS[] = {
      "methods to compare, each with its own options of train: mlp,full:lr=3e-4"},
     {"inits", "A,B,...", "the method's", KVF_TEXT, AT(inits), "values of --init to compare"},
     {"steps", "N", "100", KVF_POSITIVE, AT(steps), "optimizer steps of every run"},
-    {"seeds", "N", "1", KVF_POSITIVE, AT(seeds), "runs per row, with the seeds 0 to N-1"},
+    {"seeds", "N", "1", KVF_POSITIVE, AT(seeds), "runs per row, with the seeds from --seed on"},
+    {"draws", "N", "off", KVF_POSITIVE, AT(draws),
+     "instead of --seeds: runs per row, each on the --rows that its seed draws; the table has mean "
+     "and standard deviation"},
+    {"seed", "N", "0", KVF_SEED, AT(seed), "first seed; the next run has the next seed"},
     {"eval-every", "N", "a tenth of --steps", KVF_POSITIVE, AT(eval_every),
      "steps between validations, the points of the curves"},
     {"ensembles", "N,N,...", "off", KVF_TEXT, AT(ensembles),
@@ -36,30 +40,27 @@ static const kvf__option_row OPTIONS[] = {
     {"out", "DIR", "", KVF_TEXT, AT(out),
      "folder for the run files, the merged files, compare.html and compare.svg"},
     {"force", NULL, "", KVF_FLAG, AT(force), "replace existing outputs"},
+    {"resume", NULL, "", KVF_FLAG, AT(resume),
+     "continue a comparison that was stopped: keep finished runs, continue the others"},
 };
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
-typedef struct compare_cell {
-    const cli_compared *row;
-    int64_t seed;
-    char name[192], run[4096], folded[4096];
-    char folded_base[4096]; /* of a run that merges to two files; else "" */
-} compare_cell;
-
-static bool name_files(compare_cell *c, const char *folder, bool two)
+static bool name_files(cli_compare_cell *c, const char *folder, bool two)
 {
     snprintf(c->name, sizeof c->name, "%s-%lld", c->row->file, (long long)c->seed);
     int n = snprintf(c->run, sizeof c->run, "%s/%s.run.h5", folder, c->name);
     int m = snprintf(c->folded, sizeof c->folded, "%s/%s.h5", folder, c->name);
     int b = two ? snprintf(c->folded_base, sizeof c->folded_base, "%s/%s.base.h5", folder, c->name)
                 : 1;
-    return n > 0 && m > 0 && b > 0 && (size_t)n < sizeof c->run && (size_t)m < sizeof c->folded &&
-           (size_t)b < sizeof c->folded_base;
+    int r = snprintf(c->record, sizeof c->record, "%s/%s.json", folder, c->name);
+    return n > 0 && m > 0 && b > 0 && r > 0 && (size_t)n < sizeof c->run &&
+           (size_t)m < sizeof c->folded && (size_t)b < sizeof c->folded_base &&
+           (size_t)r < sizeof c->record;
 }
 
 /* Returns the size of all merged files of a run. */
-static int64_t bytes_of(const compare_cell *c, const kvf_json *bytes)
+static int64_t bytes_of(const cli_compare_cell *c, const kvf_json *bytes)
 {
     struct stat base = {.st_size = 0};
     if (*c->folded_base && stat(c->folded_base, &base)) return kvf_json_int(bytes, 0);
@@ -67,7 +68,7 @@ static int64_t bytes_of(const compare_cell *c, const kvf_json *bytes)
 }
 
 /* merged NULL: the run cannot be merged. */
-static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kvf_json *merged)
+static kvf_json *row_of(const cli_compare_cell *c, const kvf_json *trained, const kvf_json *merged)
 {
     static const char *const KEYS[] = {
         "trainable_parameters", "steps",     "tokens",          "seconds",     "tokens_per_second",
@@ -84,23 +85,29 @@ static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kv
     return row;
 }
 
-static kvf_json *train(const cli_comparison *c, const compare_cell *cell, char line[CLI_LINE_BYTES])
+void cli_compare_arguments(const cli_comparison *c, const cli_compared *row, int64_t seed,
+                           cli_arguments *a)
 {
     const cli_compare_values *v = c->values;
     const int64_t usual = v->steps < 10 ? 1 : v->steps / 10;
-    cli_arguments a = {.n = 2};
-    cli_argument(&a, "--method=%s", cell->row->method);
-    cli_argument(&a, "--eval-every=%lld", (long long)(v->eval_every ? v->eval_every : usual));
-    cli_argument(&a, "--steps=%lld", (long long)v->steps);
-    cli_comparison_options(c, cell->row, &a); /* a row may override them */
-    cli_argument(&a, "--seed=%lld", (long long)cell->seed);
-    cli_argument(&a, "--out=%s", cell->run);
-    if (v->force) cli_argument(&a, "--force");
-    if (c->call->common.quiet) cli_argument(&a, "--quiet");
-    return cli_run_self(c->call, "train", &a, cell->name, line);
+    cli_argument(a, "--method=%s", row->method);
+    cli_argument(a, "--eval-every=%lld", (long long)(v->eval_every ? v->eval_every : usual));
+    cli_argument(a, "--steps=%lld", (long long)v->steps);
+    cli_comparison_options(c, row, a); /* a row may override them */
+    cli_argument(a, "--seed=%lld", (long long)seed);
 }
 
-static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
+static kvf_json *train(const cli_comparison *c, const cli_compare_cell *cell, cli_arguments *a,
+                       char line[CLI_LINE_BYTES])
+{
+    cli_argument(a, "--out=%s", cell->run);
+    if (c->values->force) cli_argument(a, "--force");
+    if (c->values->resume) cli_argument(a, "--resume");
+    if (c->call->common.quiet) cli_argument(a, "--quiet");
+    return cli_run_self(c->call, "train", a, cell->name, line);
+}
+
+static kvf_json *merge(const cli_comparison *c, const cli_compare_cell *cell)
 {
     cli_arguments a = {.n = 2};
     cli_argument(&a, "%s", cell->run);
@@ -108,7 +115,7 @@ static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
     if (c->values->train.lora) cli_argument(&a, "--lora=%s", c->values->train.lora);
     cli_argument(&a, "--out=%s", cell->folded);
     if (*cell->folded_base) cli_argument(&a, "--out-base=%s", cell->folded_base);
-    if (c->values->force) cli_argument(&a, "--force");
+    if (c->values->force || c->values->resume) cli_argument(&a, "--force");
     return cli_run_self(c->call, "merge", &a, cell->name, NULL);
 }
 
@@ -117,22 +124,37 @@ typedef struct compare_found {
     kvf_json *runs, *failed;
 } compare_found;
 
-static int run_cell(const cli_comparison *c, compare_cell *cell, compare_found *found)
+/* Trains and merges, as far as the record has no results. */
+static int finish_cell(const cli_comparison *c, const cli_compare_cell *cell, cli_arguments *a,
+                       kvf_json *record, compare_found *found)
 {
     char line[CLI_LINE_BYTES];
-    if (!name_files(cell, c->values->out, cli_comparison_unfreezes(c, cell->row)))
-        return cli_fail(c->call->command, "%s: the path is too long", c->values->out);
-    kvf_json *trained = train(c, cell, line);
-    if (!trained) {
+    int code = CLI_OK;
+    if (!kvf_json_get(record, "trained"))
+        code = cli_record_put(c, cell, record, "trained", train(c, cell, a, line));
+    const kvf_json *trained = kvf_json_get(record, "trained");
+    if (!code && !trained)
         kvf_json_add(found->failed,
                      kvf__json_of("name:s seed:I line:s", cell->row->name, cell->seed, line));
-        return CLI_OK;
-    }
-    kvf_json *merged = merge(c, cell);
-    kvf_json_add(found->runs, row_of(cell, trained, merged));
-    kvf_json_free(trained);
-    kvf_json_free(merged);
-    return CLI_OK;
+    if (code || !trained) return code;
+    if (!kvf_json_get(record, "merged"))
+        code = cli_record_put(c, cell, record, "merged", merge(c, cell));
+    kvf_json_add(found->runs, row_of(cell, trained, kvf_json_get(record, "merged")));
+    return code;
+}
+
+static int run_cell(const cli_comparison *c, cli_compare_cell *cell, compare_found *found)
+{
+    cli_arguments a = {.n = 2};
+    kvf_json *record = NULL;
+    if (!name_files(cell, c->values->out, cli_comparison_unfreezes(c, cell->row)))
+        return cli_fail(c->call->command, "%s: the path is too long", c->values->out);
+    cli_compare_arguments(c, cell->row, cell->seed, &a);
+    int code = cli_record_open(c, cell, &a, &record);
+    if (!code) code = finish_cell(c, cell, &a, record, found);
+    cli_arguments_done(&a);
+    kvf_json_free(record);
+    return code;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -162,11 +184,11 @@ static kvf_json *bare_base(const cli_comparison *c)
 
 static int run_all(const cli_comparison *c, compare_found *found)
 {
-    static compare_cell one;
+    static cli_compare_cell one;
     int code = CLI_OK;
     for (size_t i = 0; i < c->n && !code; i++)
-        for (int64_t seed = 0; seed < c->values->seeds && !code; seed++) {
-            one = (compare_cell){.row = &c->row[i], .seed = seed};
+        for (int64_t k = 0; k < c->values->seeds && !code; k++) {
+            one = (cli_compare_cell){.row = &c->row[i], .seed = (int64_t)c->values->seed + k};
             code = run_cell(c, &one, found);
         }
     return code;
@@ -176,8 +198,10 @@ static int run_all(const cli_comparison *c, compare_found *found)
 static kvf_json *about(const cli_comparison *c)
 {
     const cli_compare_values *v = c->values;
-    return kvf__json_of("base:s task:s data:s steps:I seeds:I", kvf__path_end(v->train.base),
-                        c->task, v->train.data ? v->train.data : "several", v->steps, v->seeds);
+    kvf_json *facts = kvf__json_of("base:s task:s data:s steps:I", kvf__path_end(v->train.base),
+                                   c->task, v->train.data ? v->train.data : "several", v->steps);
+    kvf_json_set(facts, v->draws ? "draws" : "seeds", kvf_json_new_int(v->seeds));
+    return facts;
 }
 
 /* Files written for all runs together. */
@@ -197,13 +221,15 @@ static int report(const cli_comparison *c, const compare_files *files, compare_f
         kvf_json_free(found->failed);
     *found = (compare_found){NULL, NULL};
     kvf__json_put(object, "seeds:I reference:s page:s", v->seeds, c->reference, files->page);
+    if (v->draws) kvf__json_put(object, "draws:I", v->draws);
     if (v->ensembles)
         kvf_json_set(object, "ensembles", cli_ensembles_run(c, kvf_json_get(object, "runs")));
     kvf__json_put(object, "bare:o options:o", bare_base(c), cli_comparison_shared(c));
     kvf_json_set(object, "about", about(c));
     kvf_status st = kvf__compare_summary(call->ctx, v->train.base, object);
-    if (!st) st = kvf__compare_page(call->ctx, object, files->page, v->force, NULL);
-    if (!st) st = kvf__compare_picture(call->ctx, object, files->picture, v->force);
+    const bool force = v->force || v->resume;
+    if (!st) st = kvf__compare_page(call->ctx, object, files->page, force, NULL);
+    if (!st) st = kvf__compare_picture(call->ctx, object, files->picture, force);
     int code = st ? cli_fail_status(call, st) : CLI_OK;
     if (!code && call->common.json) return cli_print_json(call, object);
     if (!code) cli_comparison_print(object);
@@ -220,7 +246,7 @@ static int check_output(const cli_comparison *c, const char *name, char path[409
     if (n < 0 || n >= 4096) return cli_fail(call->command, "%s: the path is too long", v->out);
     if (mkdir(v->out, 0777) && errno != EEXIST)
         return cli_fail(call->command, "%s: %s", v->out, strerror(errno));
-    kvf_status st = kvf__check_output(call->ctx, path, v->force);
+    kvf_status st = kvf__check_output(call->ctx, path, v->force || v->resume);
     return st ? cli_fail_status(call, st) : CLI_OK;
 }
 
@@ -261,6 +287,19 @@ static int compare(const cli_comparison *c)
     return cli_fail(c->call->command, "%zu of %zu runs failed", failed, n + failed);
 }
 
+/* Draws are seeds that also choose rows. */
+static int check_runs(const cli_call *call, cli_compare_values *v)
+{
+    if (v->force && v->resume)
+        return cli_misuse(call->command, "--force and --resume exclude each other");
+    if (v->draws && cli_is_given(call, "seeds"))
+        return cli_misuse(call->command, "--draws and --seeds exclude each other");
+    if (v->draws) v->seeds = v->draws;
+    if (v->seed <= (uint64_t)(INT64_MAX - v->seeds)) return CLI_OK;
+    return cli_misuse(call->command, "--seed %llu: leaves no room for %lld seeds",
+                      (unsigned long long)v->seed, (long long)v->seeds);
+}
+
 /* Checks for validation data, which the curves need. */
 static int check_valid(const cli_call *call, const kvf_train_options *o)
 {
@@ -276,6 +315,7 @@ static int run(cli_call *call)
         .train = kvf_train_defaults(), .methods = "mlp,direct", .steps = 100, .seeds = 1};
     int code = cli_set_values(call, &v);
     if (!code) code = check_valid(call, &v.train);
+    if (!code) code = check_runs(call, &v);
     if (!code && kvf__check_alone(call->ctx, "a comparison"))
         code = cli_fail_status(call, KVF_EUSAGE);
     if (code) return code;
@@ -292,37 +332,47 @@ const cli_command cli_compare = {
     .synopsis = "--base PATH --data FILE --valid FILE --out DIR [options]",
     .summary = "Trains methods, or the rows of an experiment, with the same data and budget, "
                "and prints one table.",
-    .notes = "The table has a line for the bare base and one for each method. Its columns are "
-             "trained values, their share of all parameters, size of the merged file, speed, "
-             "peak memory, and loss and score of the best checkpoints as mean and range over the "
-             "seeds. The last one is the mean difference to the first method over equal seeds, "
-             "with its standard error. --json also has every run. DIR/compare.html has the table "
-             "and the curves.\n"
-             "\n"
-             "Baselines are added. For task lm it is the loss of the bare base. Other tasks need "
-             "a head, so method head, the head alone on the frozen base, is trained as the "
-             "others are. Several tasks (--data NAME=FILE) have no baseline.\n"
-             "\n"
-             "Options of one method follow its name, --methods mlp,full:lr=3e-4:clip=0. Options "
-             "of train, and those of --options FILE, apply to every method that supports them. "
-             "An experiment, --recipe FILE, has rows and axes in sections: `kvfold help "
-             "experiments`. All options are checked before the first training.\n"
-             "\n"
-             "Some options of train are refused: --method and --seed, which have lists here; "
-             "--resume and --dry-run, since every run is new and is checked first; --forecast, "
-             "--log and --tensorboard, where the runs would write to one place.\n"
-             "\n"
-             "Each run is a separate process, so that its peak memory can be measured. With "
-             "--keep-states the runs share one unnamed temporary file in DIR, and cache nothing "
-             "in memory. A run that cannot be merged has no file size. If a run fails, the "
-             "others continue and the reason is printed.\n",
+    .notes =
+        "The table has a line for the bare base and one for each method. Its columns are "
+        "trained values, their share of all parameters, size of the merged file, speed, "
+        "peak memory, and loss and score of the best checkpoints as mean and range over the "
+        "seeds. The last one is the mean difference to the first method over equal seeds, "
+        "with its standard error. --json also has every run. DIR/compare.html has the table "
+        "and the curves.\n"
+        "\n"
+        "--draws N trains each method N times, on the --rows that each seed draws. The table "
+        "then has mean and standard deviation (sd).\n"
+        "\n"
+        "Baselines are added. For task lm it is the loss of the bare base. Other tasks need "
+        "a head, so method head, the head alone on the frozen base, is trained as the "
+        "others are. Several tasks (--data NAME=FILE) have no baseline.\n"
+        "\n"
+        "Options of one method follow its name, --methods mlp,full:lr=3e-4:clip=0. Options "
+        "of train, and those of --options FILE, apply to every method that supports them. "
+        "An experiment, --recipe FILE, has rows and axes in sections: `kvfold help "
+        "experiments`. All options are checked before the first training.\n"
+        "\n"
+        "Some options of train are refused: --method, which has a list here; --dry-run, since "
+        "every run is checked first; --forecast, --log and --tensorboard, where the runs "
+        "would write to one place.\n"
+        "\n"
+        "--resume continues a comparison that was stopped. DIR/NAME.json has the arguments and "
+        "results of each run. Finished runs are read back, others continue at their last "
+        "save. Arguments must be equal, --threads excepted.\n"
+        "\n"
+        "Each run is a separate process, so that its peak memory can be measured. With "
+        "--keep-states the runs share one unnamed temporary file in DIR, and cache nothing "
+        "in memory. A run that cannot be merged has no file size. If a run fails, the "
+        "others continue and the reason is printed.\n",
     .usual = "data: base data valid out map task labels max-length\n"
-             "what to compare: methods inits seeds recipe options\n"
+             "what to compare: methods inits seeds draws rows recipe options resume\n"
              "every run: steps eval-every prefix-length lr batch-size precision threads help\n",
     .examples = "  kvfold compare --base MODEL --data train.jsonl --valid valid.jsonl \\\n"
                 "      --methods mlp,direct,adapter --seeds 3 --out runs\n"
                 "  kvfold compare --base MODEL --data sst2.tsv --valid dev.tsv --task seq-cls \\\n"
                 "      --methods mlp,mlp:ffn-length=32,full:lr=1e-4 --steps 400 --out runs\n"
+                "  kvfold compare --base MODEL --data sst2.tsv --valid dev.tsv --task seq-cls \\\n"
+                "      --rows 64 --draws 5 --out few\n"
                 "  kvfold compare --recipe experiment.txt --base MODEL --out runs\n",
     .required = "base out",
     .train_row = kvf__compare_option_row,

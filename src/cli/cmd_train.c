@@ -59,8 +59,9 @@ static void watch(void *user, const kvf_event *event)
         cli_progress_clear(&w->progress);
         print_note(w->to, event->text);
     }
-    bool log_unread = w->to != stdout && cli_is_unread(stdout);
-    if (log_unread || cli_reader_gone()) cli_stop_unread();
+    /* a log, or the object that is printed at the end; also if compare was killed */
+    bool unread = (w->to != stdout || w->notes) && cli_is_unread(stdout);
+    if (unread || cli_reader_gone()) cli_stop_unread();
 }
 
 int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watcher *w)

@@ -4,13 +4,16 @@
 #include <math.h>
 #include <string.h>
 
-/* Formats "0.8123 (0.8000 to 0.8200)"; only the number for one run or equal ones. */
+/* Formats "0.8123 (0.8000 to 0.8200)", for draws "0.8123 (sd 0.0081)"; only the number for one run
+ * or equal ones. */
 static const char *spread_text(const kvf_json *spread, char buf[64])
 {
     const double mean = kvf__real_at(spread, "mean"), low = kvf__real_at(spread, "min"),
-                 high = kvf__real_at(spread, "max");
+                 high = kvf__real_at(spread, "max"), sd = kvf__real_at(spread, "sd");
     if (!isfinite(mean)) return "-";
-    if (high > low)
+    if (isfinite(sd))
+        snprintf(buf, 64, "%.4f (sd %.4f)", mean, sd);
+    else if (high > low)
         snprintf(buf, 64, "%.4f (%.4f to %.4f)", mean, low, high);
     else
         snprintf(buf, 64, "%.4f", mean);
@@ -113,7 +116,8 @@ void cli_comparison_print(const kvf_json *object)
         print_method(kvf_json_at(methods, i), width, metric != NULL, several);
     print_failed(failed, width);
     print_ensembles(kvf_json_get(object, "ensembles"));
-    printf("%lld %s of %lld steps, %lld parameters in the base; curves: %s\n",
-           kvf__int_at(object, "seeds"), several ? "seeds" : "seed", kvf__int_at(object, "steps"),
-           kvf__int_at(object, "base_parameters"), kvf__text_at(object, "page"));
+    printf("%lld %s%s of %lld steps, %lld parameters in the base; curves: %s\n",
+           kvf__int_at(object, "seeds"), kvf_json_get(object, "draws") ? "draw" : "seed",
+           several ? "s" : "", kvf__int_at(object, "steps"), kvf__int_at(object, "base_parameters"),
+           kvf__text_at(object, "page"));
 }

@@ -30,6 +30,13 @@ void cli_argument(cli_arguments *a, const char *fmt, ...)
     a->at[a->n++] = text;
 }
 
+void cli_arguments_done(cli_arguments *a)
+{
+    for (size_t i = 2; i < a->n; i++)
+        free(a->at[i]);
+    a->n = 2;
+}
+
 void cli_argument_option(cli_arguments *a, const kvf__option_row *row, const char *value)
 {
     if (row->kind != KVF_FLAG)
@@ -111,8 +118,7 @@ kvf_json *cli_run_self(const cli_call *call, const char *command, cli_arguments 
         cli_fail(call->command, "%s", kvf_ctx_error(call->ctx));
     if (status) cli_fail(call->command, "%s for %s failed", command, what);
     if (line) snprintf(line, CLI_LINE_BYTES, "%s", own);
-    for (size_t i = 2; i < a->n; i++)
-        free(a->at[i]);
+    cli_arguments_done(a);
     free(text);
     return object;
 }

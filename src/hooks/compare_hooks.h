@@ -8,8 +8,9 @@
 
 /* Summarises the runs of a comparison. object has "runs": one object for each run, as `train
  * --json` prints it, with "name", "seed" and "file" (the run file). "name" is that of the method,
- * equal for runs that differ by their seed alone. Optional member: "reference", the name that
- * differences are relative to. The summary adds to object:
+ * equal for runs that differ by their seed alone. Optional members: "reference", the name that
+ * differences are relative to; "draws", if the seeds also choose the rows: loss and score then have
+ * "sd", the standard deviation over the runs. The summary adds to object:
  *
  *   base_parameters   of the model
  *   curve_steps       [steps] at which any run was validated

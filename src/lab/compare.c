@@ -1,7 +1,7 @@
 /* Results of a comparison. Each method has mean, minimum and maximum over its runs, the difference
- * to the reference over runs of equal seeds, and the curve of its validations. It also has its
- * share of all parameters. As in PEFT, the share is trained values over all values of the base and
- * the method. */
+ * to the reference over runs of equal seeds, and the curve of its validations. Draws of rows also
+ * have a standard deviation. A method has its share of all parameters: as in PEFT, trained values
+ * over all values of the base and the method. */
 #include "compare_hooks.h"
 #include "hooks.h"
 
@@ -30,6 +30,7 @@ typedef struct comparison {
     compared_run *runs;      /* [n] */
     kvf__history *histories; /* [n] histories of the runs */
     double *values;          /* [n] scratch */
+    bool draws;              /* runs differ in their rows: also report standard deviations */
     int64_t base_parameters; /* of the model */
     int64_t n_steps;
     int64_t *steps; /* [n_steps] steps at which any run was validated, ascending */
@@ -39,8 +40,18 @@ typedef struct comparison {
 
 typedef struct spread {
     double mean, min, max;
-    size_t n; /* number of finite values; 0: the others are NaN */
+    double sd; /* standard deviation of a sample; NaN: fewer than two values */
+    size_t n;  /* number of finite values; 0: the others are NaN */
 } spread;
+
+/* Returns the standard deviation of the finite values around their mean. */
+static double deviation(const double *x, size_t n, const spread *s)
+{
+    double squares = 0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(x[i])) squares += (x[i] - s->mean) * (x[i] - s->mean);
+    return s->n > 1 ? sqrt(squares / (double)(s->n - 1)) : NAN;
+}
 
 static spread spread_of(const double *x, size_t n)
 {
@@ -52,15 +63,19 @@ static spread spread_of(const double *x, size_t n)
         s.max = fmax(s.max, x[i]);
         s.n++;
     }
-    if (!s.n) return (spread){.mean = NAN, .min = NAN, .max = NAN};
+    if (!s.n) return (spread){.mean = NAN, .min = NAN, .max = NAN, .sd = NAN};
     s.mean = fmin(fmax(s.mean / (double)s.n, s.min), s.max); /* keeps rounding errors inside the
                                                               * range */
+    s.sd = deviation(x, n, &s);
     return s;
 }
 
-static kvf_json *spread_json(spread s)
+static kvf_json *spread_json(const comparison *c, spread s)
 {
-    return s.n ? kvf__json_of("mean:f min:f max:f", s.mean, s.min, s.max) : kvf_json_new_null();
+    if (!s.n) return kvf_json_new_null();
+    kvf_json *object = kvf__json_of("mean:f min:f max:f", s.mean, s.min, s.max);
+    if (c->draws) kvf__json_put(object, "sd:f", s.sd);
+    return object;
 }
 
 static double score_of(const compared_run *run)
@@ -73,7 +88,6 @@ static double score_of(const compared_run *run)
 static kvf_json *difference_json(comparison *c, const char *name, const char *reference)
 {
     size_t n = 0;
-    double squares = 0;
     for (size_t i = 0; i < c->n; i++)
         for (size_t k = 0; k < c->n; k++)
             if (!strcmp(c->runs[i].name, name) && !strcmp(c->runs[k].name, reference) &&
@@ -81,10 +95,8 @@ static kvf_json *difference_json(comparison *c, const char *name, const char *re
                 c->values[n++] = score_of(&c->runs[i]) - score_of(&c->runs[k]);
     const spread s = spread_of(c->values, n);
     if (!s.n || s.n < n) return kvf_json_new_null();
-    for (size_t i = 0; i < n; i++)
-        squares += (c->values[i] - s.mean) * (c->values[i] - s.mean);
-    const double error = n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : NAN;
-    return kvf__json_of("mean:f standard_error:f pairs:I", s.mean, error, (int64_t)n);
+    return kvf__json_of("mean:f standard_error:f pairs:I", s.mean, s.sd / sqrt((double)n),
+                        (int64_t)n);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -165,9 +177,10 @@ static void add_scores(comparison *c, const compared_run *first, const char *ref
     const char *name = first->name;
     const bool scored = !isnan(first->score);
     const spread score = member_spread(c, name, "best_value");
-    kvf_json_set(method, "loss", spread_json(member_spread(c, name, "best_valid_loss")));
+    kvf_json_set(method, "loss", spread_json(c, member_spread(c, name, "best_valid_loss")));
     if (scored) copy_member(method, first->row, "best_metric");
-    kvf__json_put(method, "score:o difference:o", scored ? spread_json(score) : kvf_json_new_null(),
+    kvf__json_put(method, "score:o difference:o",
+                  scored ? spread_json(c, score) : kvf_json_new_null(),
                   reference && strcmp(name, reference) ? difference_json(c, name, reference)
                                                        : kvf_json_new_null());
     kvf_json *curves = kvf__json_of("loss:o", curve_json(c, name, KVF__COLUMN_valid_loss));
@@ -251,7 +264,7 @@ kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object
 {
     const kvf_json *rows = kvf_json_get(object, "runs");
     const size_t n = kvf_json_size(rows);
-    comparison c = {.ctx = ctx};
+    comparison c = {.ctx = ctx, .draws = kvf_json_get(object, "draws")};
     kvf_status st = kvf__alloc_array(ctx, n ? n : 1, sizeof *c.runs, &c.runs);
     if (!st) st = kvf__alloc_array(ctx, n ? n : 1, sizeof *c.histories, &c.histories);
     if (!st) st = kvf__alloc_array(ctx, n * n + 1, sizeof *c.values, &c.values);

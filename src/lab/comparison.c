@@ -59,13 +59,17 @@ static void put_bytes_cell(kvf__html *h, const kvf_json *object, const char *key
     kvf__html_put(h, "</td>");
 }
 
-/* Writes the mean, and the range if runs differ. */
+/* Writes the mean, and for draws the standard deviation, else the range if runs differ. */
 static void put_spread(kvf__html *h, const kvf_json *spread)
 {
-    const double low = kvf__real_at(spread, "min"), high = kvf__real_at(spread, "max");
+    const double low = kvf__real_at(spread, "min"), high = kvf__real_at(spread, "max"),
+                 sd = kvf__real_at(spread, "sd");
     kvf__html_put(h, "<td>");
     kvf__html_number(h, "%.4f", kvf__real_at(spread, "mean"));
-    if (high > low) kvf__html_printf(h, " <small>%.4f to %.4f</small>", low, high);
+    if (isfinite(sd))
+        kvf__html_printf(h, " <small>sd %.4f</small>", sd);
+    else if (high > low)
+        kvf__html_printf(h, " <small>%.4f to %.4f</small>", low, high);
     kvf__html_put(h, "</td>");
 }
 
@@ -166,7 +170,8 @@ static void put_table(kvf__html *h, const kvf_json *object)
         put_method(h, kvf_json_at(methods_of(object), i), metric != NULL);
     put_failed(h, kvf_json_get(object, "failed"), metric ? 10 : 9);
     kvf__html_put(h, "</tbody></table></div>\n<p class=\"note\">Loss and score are those of the "
-                     "best checkpoints: the mean over seeds, and the range. Share is relative to "
+                     "best checkpoints: the mean over seeds, and the range; over draws (sd) the "
+                     "standard deviation. Share is relative to "
                      "the parameters of base and method together. The last column is the mean "
                      "difference over equal seeds with its standard error.</p>\n");
     put_ensembles(h, kvf_json_get(object, "ensembles"));

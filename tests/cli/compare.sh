@@ -197,7 +197,7 @@ bad '[a]\nlr 3\n' '2: want "option = value", found "lr 3"'
 bad '[a/b]\n' '1: section "a/b": want letters'
 bad '[a]\n[a]\n' '2: a is listed twice'
 bad '[a]\nmethod = lora\n' '2: method "lora": want mlp|'
-bad '[a]\nseed = 3\n' '2: seed: use --seeds N'
+bad '[a]\nseed = 3\n' '2: seed: it applies to all rows'
 bad '[a]\nbase = other\n' '2: base: it applies to all rows'
 bad '[a]\nlr = fast\n' '2: --lr "fast": want a number'
 bad '[a]\nmethod = adapter\n\nprefix-length = 3\n' '4: --prefix-length: not for method adapter'
@@ -206,8 +206,6 @@ bad '[a]\nmethod = direct\n[*]\nlr = 1,, 2\n' '4: lr has an empty value'
 bad '[a]\nmethod = direct\n[*]\nlr = 1, fast\n' '4: --lr "fast": want a number'
 bad 'methods = mlp\n[a]\nmethod = direct\n' '2: --methods and sections exclude each other, because the sections are the rows'
 bad 'encoder-hidden = 3\n[a]\nmethod = direct\n' '1: encoder-hidden: none of the compared methods has this option'
-run 2 compare $data --resume --out bad
-has err '^kvfold: compare: --resume: not available in a comparison'
 run 2 compare --base model --data train.jsonl --out bad
 has err '^kvfold: compare: --valid FILE or --valid-split X is needed'
 

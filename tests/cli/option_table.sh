@@ -8,7 +8,8 @@
 #   any other word: the file of tests/ or of one of its folders that tests the option and has its name
 # A row whose value is bf16 is skipped if the CPU lacks it, unless it is refused anyway.
 
-# attempt COMMAND ARGUMENTS: its output and files in o/, without times and memory, into seen
+# attempt COMMAND ARGUMENTS: its output and files in o/, without times, memory and compare's records,
+# into seen
 attempt() {
     rm -rf o
     mkdir o
@@ -16,7 +17,7 @@ attempt() {
     code=$?
     {
         sed 's/"[a-z_]*\(second\|rate\|rss\|matmul_share\)[a-z_]*":[^,}]*//g; s/"components":{[^}]*}//' out
-        find o -type f ! -name '*run.h5' | sort | while read file; do cat $file; done
+        find o -type f ! -name '*run.h5' ! -path 'o/c/*.json' | sort | while read file; do cat $file; done
     } >seen
 }
 try_row() { # command option with value how

@@ -305,6 +305,9 @@ compare|init-text|$compare|abcd|change
 compare|init-text|$compare --inits random|abcd|refuse
 compare|steps|$compare|3|change
 compare|seeds|$compare|2|change
+compare|draws|$compare|2|change
+compare|seed|$compare|3|change
+compare|resume|||cli/compare_draws.sh
 compare|eval-every|$compare|2|change
 compare|options|$compare|larger.txt|change
 compare|ensembles|$compare|1|change
