@@ -32,8 +32,9 @@ typedef struct cli_compare_values {
     const char *methods, *inits, *options, *ensembles, *out;
     int64_t steps, seeds, eval_every;
     int64_t draws; /* equals seeds, or 0: not given */
-    uint64_t seed; /* of the first run */
-    bool force, resume;
+    int64_t seed;  /* of the first run */
+    bool force, resume, quick;
+    double minutes; /* limit of --quick */
 } cli_compare_values;
 
 enum { CLI_MOST_COMPARED = 64, CLI_MOST_SETTINGS = 24 };
@@ -97,8 +98,9 @@ typedef struct cli_compare_cell {
 /* Adds the arguments of train for a run, without its output. */
 void cli_compare_arguments(const cli_comparison *c, const cli_compared *row, int64_t seed,
                            cli_arguments *a);
-/* Returns the record of a run, {arguments, trained?, merged?}: with --resume the old one, whose
- * arguments must be equal. CLI_OK, or prints a line and returns CLI_MISUSE or CLI_FAILED. */
+/* Sets *out, which the caller frees, to the record of a run, {arguments, trained?, merged?}: with
+ * --resume the old one, whose arguments must be equal. CLI_OK, or prints a line and returns
+ * CLI_MISUSE or CLI_FAILED. */
 int cli_record_open(const cli_comparison *c, const cli_compare_cell *cell, const cli_arguments *a,
                     kvf_json **out);
 /* Adds a result, unless it is NULL, and writes the record. */
@@ -124,6 +126,17 @@ int cli_ensembles_check(const cli_comparison *c);
 /* Returns [{name, prompts, vote, groups, best_metric, score {mean, min, max}}] of the rows that
  * ran. */
 kvf_json *cli_ensembles_run(const cli_comparison *c, const kvf_json *runs);
+
+/* ---- --quick (compare_quick.c) --------------------------------------------------------------- */
+
+/* Sets the methods, and --valid-split where validation data is missing. */
+int cli_quick_begin(cli_call *call, cli_compare_values *values);
+/* Sets the number of steps from forecasts of all rows. CLI_OK, or prints a line and returns
+ * CLI_MISUSE or CLI_FAILED. */
+int cli_quick_plan(cli_comparison *c, cli_compare_values *values);
+/* Adds "winner" to the results: {name, metric, value, command, second?, ahead?}. */
+void cli_quick_end(const cli_comparison *c, kvf_json *object);
+void cli_quick_print(const kvf_json *object); /* nothing without "winner" */
 
 /* ---- the table (compare_table.c) ------------------------------------------------------------- */
 

@@ -29,12 +29,17 @@ static const kvf__option_row OPTIONS[] = {
     {"draws", "N", "off", KVF_POSITIVE, AT(draws),
      "instead of --seeds: runs per row, each on the --rows that its seed draws; the table has mean "
      "and standard deviation"},
-    {"seed", "N", "0", KVF_SEED, AT(seed), "first seed; the next run has the next seed"},
+    {"seed", "N", "0", KVF_COUNT, AT(seed), "first seed; the next run has the next seed"},
     {"eval-every", "N", "a tenth of --steps", KVF_POSITIVE, AT(eval_every),
      "steps between validations, the points of the curves"},
     {"ensembles", "N,N,...", "off", KVF_TEXT, AT(ensembles),
      "also evaluate this many seeds of each row as an ensemble: by the mean of their "
      "probabilities, and by majority vote"},
+    {"quick", NULL, "", KVF_FLAG, AT(quick),
+     "compare three methods that suit the task and the number of rows, name the winner, and print "
+     "its command; --valid-split 0.2 without --valid; --steps is the maximum"},
+    {"minutes", "X", "10", KVF_ABOVE_0, AT(minutes),
+     "time for --quick, which sets the steps by forecasts"},
     {"options", "FILE", "", KVF_TEXT, AT(options),
      "file of further train options, applied to every method that supports them"},
     {"out", "DIR", "", KVF_TEXT, AT(out),
@@ -93,6 +98,7 @@ void cli_compare_arguments(const cli_comparison *c, const cli_compared *row, int
     cli_argument(a, "--method=%s", row->method);
     cli_argument(a, "--eval-every=%lld", (long long)(v->eval_every ? v->eval_every : usual));
     cli_argument(a, "--steps=%lld", (long long)v->steps);
+    if (v->quick) cli_argument(a, "--save-every=%lld", (long long)v->steps);
     cli_comparison_options(c, row, a); /* a row may override them */
     cli_argument(a, "--seed=%lld", (long long)seed);
 }
@@ -188,7 +194,7 @@ static int run_all(const cli_comparison *c, compare_found *found)
     int code = CLI_OK;
     for (size_t i = 0; i < c->n && !code; i++)
         for (int64_t k = 0; k < c->values->seeds && !code; k++) {
-            one = (cli_compare_cell){.row = &c->row[i], .seed = (int64_t)c->values->seed + k};
+            one = (cli_compare_cell){.row = &c->row[i], .seed = c->values->seed + k};
             code = run_cell(c, &one, found);
         }
     return code;
@@ -198,10 +204,10 @@ static int run_all(const cli_comparison *c, compare_found *found)
 static kvf_json *about(const cli_comparison *c)
 {
     const cli_compare_values *v = c->values;
-    kvf_json *facts = kvf__json_of("base:s task:s data:s steps:I", kvf__path_end(v->train.base),
-                                   c->task, v->train.data ? v->train.data : "several", v->steps);
-    kvf_json_set(facts, v->draws ? "draws" : "seeds", kvf_json_new_int(v->seeds));
-    return facts;
+    return kvf__json_of(v->draws ? "base:s task:s data:s steps:I draws:I"
+                                 : "base:s task:s data:s steps:I seeds:I",
+                        kvf__path_end(v->train.base), c->task,
+                        v->train.data ? v->train.data : "several", v->steps, v->seeds);
 }
 
 /* Files written for all runs together. */
@@ -227,12 +233,14 @@ static int report(const cli_comparison *c, const compare_files *files, compare_f
     kvf__json_put(object, "bare:o options:o", bare_base(c), cli_comparison_shared(c));
     kvf_json_set(object, "about", about(c));
     kvf_status st = kvf__compare_summary(call->ctx, v->train.base, object);
+    if (!st && v->quick) cli_quick_end(c, object);
     const bool force = v->force || v->resume;
     if (!st) st = kvf__compare_page(call->ctx, object, files->page, force, NULL);
     if (!st) st = kvf__compare_picture(call->ctx, object, files->picture, force);
     int code = st ? cli_fail_status(call, st) : CLI_OK;
     if (!code && call->common.json) return cli_print_json(call, object);
     if (!code) cli_comparison_print(object);
+    if (!code) cli_quick_print(object);
     kvf_json_free(object);
     return code;
 }
@@ -268,12 +276,13 @@ static void end_sharing(int fd)
     if (fd >= 0) close(fd);
 }
 
-static int compare(const cli_comparison *c)
+static int compare(cli_comparison *c, cli_compare_values *v)
 {
     static compare_files files;
     compare_found found = {.runs = kvf_json_array(), .failed = kvf_json_array()};
     int code = check_output(c, "compare.html", files.page);
     if (!code) code = check_output(c, "compare.svg", files.picture);
+    if (!code && v->quick) code = cli_quick_plan(c, v);
     if (!code) {
         const int fd = share_states(c);
         code = run_all(c, &found);
@@ -295,9 +304,7 @@ static int check_runs(const cli_call *call, cli_compare_values *v)
     if (v->draws && cli_is_given(call, "seeds"))
         return cli_misuse(call->command, "--draws and --seeds exclude each other");
     if (v->draws) v->seeds = v->draws;
-    if (v->seed <= (uint64_t)(INT64_MAX - v->seeds)) return CLI_OK;
-    return cli_misuse(call->command, "--seed %llu: leaves no room for %lld seeds",
-                      (unsigned long long)v->seed, (long long)v->seeds);
+    return CLI_OK;
 }
 
 /* Checks for validation data, which the curves need. */
@@ -311,9 +318,13 @@ static int check_valid(const cli_call *call, const kvf_train_options *o)
 static int run(cli_call *call)
 {
     static cli_comparison c;
-    cli_compare_values v = {
-        .train = kvf_train_defaults(), .methods = "mlp,direct", .steps = 100, .seeds = 1};
+    cli_compare_values v = {.train = kvf_train_defaults(),
+                            .methods = "mlp,direct",
+                            .steps = 100,
+                            .seeds = 1,
+                            .minutes = 10};
     int code = cli_set_values(call, &v);
+    if (!code && v.quick) code = cli_quick_begin(call, &v);
     if (!code) code = check_valid(call, &v.train);
     if (!code) code = check_runs(call, &v);
     if (!code && kvf__check_alone(call->ctx, "a comparison"))
@@ -321,7 +332,7 @@ static int run(cli_call *call)
     if (code) return code;
     code = cli_comparison_init(&c, call, &v);
     if (!code) code = cli_ensembles_check(&c);
-    if (!code) code = compare(&c);
+    if (!code) code = compare(&c, &v);
     cli_comparison_done(&c);
     return code;
 }
@@ -340,8 +351,9 @@ const cli_command cli_compare = {
         "with its standard error. --json also has every run. DIR/compare.html has the table "
         "and the curves.\n"
         "\n"
-        "--draws N trains each method N times, on the --rows that each seed draws. The table "
-        "then has mean and standard deviation (sd).\n"
+        "--quick takes three methods by task and number of rows: `mlp`, `adapter`, and `mlp` with "
+        "virtual neurons or `direct`. Forecasts set the number of steps, so that all runs fit "
+        "into --minutes on an idle machine.\n"
         "\n"
         "Baselines are added. For task lm it is the loss of the bare base. Other tasks need "
         "a head, so method head, the head alone on the frozen base, is trained as the "
@@ -365,9 +377,11 @@ const cli_command cli_compare = {
         "in memory. A run that cannot be merged has no file size. If a run fails, the "
         "others continue and the reason is printed.\n",
     .usual = "data: base data valid out map task labels max-length\n"
-             "what to compare: methods inits seeds draws rows recipe options resume\n"
+             "what to compare: methods inits seeds draws rows quick minutes recipe options resume\n"
              "every run: steps eval-every prefix-length lr batch-size precision threads help\n",
-    .examples = "  kvfold compare --base MODEL --data train.jsonl --valid valid.jsonl \\\n"
+    .examples = "  kvfold compare --quick --base MODEL --data reviews.tsv --task seq-cls \\\n"
+                "      --out quick\n"
+                "  kvfold compare --base MODEL --data train.jsonl --valid valid.jsonl \\\n"
                 "      --methods mlp,direct,adapter --seeds 3 --out runs\n"
                 "  kvfold compare --base MODEL --data sst2.tsv --valid dev.tsv --task seq-cls \\\n"
                 "      --methods mlp,mlp:ffn-length=32,full:lr=1e-4 --steps 400 --out runs\n"
@@ -375,6 +389,7 @@ const cli_command cli_compare = {
                 "      --rows 64 --draws 5 --out few\n"
                 "  kvfold compare --recipe experiment.txt --base MODEL --out runs\n",
     .required = "base out",
+    .needs = "minutes>quick",
     .train_row = kvf__compare_option_row,
     .train_offset = offsetof(cli_compare_values, train),
     .refusal = kvf__compare_refusal,

@@ -65,8 +65,7 @@ static kvf_json *ensemble_json(const cli_comparison *c, const cli_compared *row,
     double sum = 0, low = INFINITY, high = -INFINITY;
     char name[256];
     for (int64_t g = 0; g < groups; g++) {
-        const double score = score_of_group(c, row, (int64_t)c->values->seed + g * n, n, vote,
-                                            metric);
+        const double score = score_of_group(c, row, c->values->seed + g * n, n, vote, metric);
         sum += score;
         low = fmin(low, score);
         high = fmax(high, score);

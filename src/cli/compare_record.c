@@ -31,9 +31,7 @@ static int write_record(const cli_comparison *c, const cli_compare_cell *cell,
 static int check_arguments(const cli_comparison *c, const cli_compare_cell *cell,
                            const kvf_json *was, const kvf_json *now)
 {
-    const size_t n = kvf_json_size(was) > kvf_json_size(now) ? kvf_json_size(was)
-                                                             : kvf_json_size(now);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < kvf_json_size(was) || i < kvf_json_size(now); i++) {
         const char *a = kvf_json_str(kvf_json_at(was, i), NULL),
                    *b = kvf_json_str(kvf_json_at(now, i), NULL);
         if (a && b && !strcmp(a, b)) continue;
@@ -43,13 +41,12 @@ static int check_arguments(const cli_comparison *c, const cli_compare_cell *cell
     return CLI_OK;
 }
 
-static bool is_newer(const char *path, const struct stat *than)
+static bool is_newer(const char *path, const struct timespec *than)
 {
     struct stat info;
     if (stat(path, &info)) return false;
-    return info.st_mtim.tv_sec > than->st_mtim.tv_sec ||
-           (info.st_mtim.tv_sec == than->st_mtim.tv_sec &&
-            info.st_mtim.tv_nsec > than->st_mtim.tv_nsec);
+    const struct timespec *t = &info.st_mtim;
+    return t->tv_sec > than->tv_sec || (t->tv_sec == than->tv_sec && t->tv_nsec > than->tv_nsec);
 }
 
 /* Checks that no input is the record. *newer: an input was written after the record. */
@@ -58,13 +55,14 @@ static int check_inputs(const cli_comparison *c, const cli_compare_cell *cell, b
     const cli_call *call = c->call;
     struct stat own;
     const bool exists = !stat(cell->record, &own);
-    *newer = false;
     for (size_t i = 0; i < call->n_given; i++) {
         const char *value = call->given[i].value, *equals = value ? strchr(value, '=') : NULL;
         if (!value || !strcmp(call->given[i].name, "out")) continue;
         if (kvf__check_not_input(call->ctx, cell->record, value))
             return cli_fail_status(call, KVF_EUSAGE);
-        if (exists) *newer |= is_newer(value, &own) || (equals && is_newer(equals + 1, &own));
+        if (exists)
+            *newer |= is_newer(value, &own.st_mtim) ||
+                      (equals && is_newer(equals + 1, &own.st_mtim));
     }
     return CLI_OK;
 }
@@ -93,14 +91,10 @@ int cli_record_open(const cli_comparison *c, const cli_compare_cell *cell, const
         kvf_json_free(record);
         record = before;
     }
+    *out = record;
     /* without --resume and --force train refuses an old run, whose record stays */
-    if (!code && !before && (v->resume || v->force || access(cell->run, F_OK)))
-        code = write_record(c, cell, record);
-    if (code)
-        kvf_json_free(record);
-    else
-        *out = record;
-    return code;
+    if (code || before || !(v->resume || v->force || access(cell->run, F_OK))) return code;
+    return write_record(c, cell, record);
 }
 
 int cli_record_put(const cli_comparison *c, const cli_compare_cell *cell, kvf_json *record,

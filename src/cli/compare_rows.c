@@ -228,8 +228,8 @@ static int split_inits(cli_comparison *c)
     return CLI_OK;
 }
 
-/* Adds the head alone as the first row, unless it was requested, the task has no head, or several
- * tasks share a prefix. */
+/* Adds the head alone as the first row, unless it was requested, the task has no head, several
+ * tasks share a prefix, or time is short (--quick). */
 static int add_head(cli_comparison *c)
 {
     cli_compared head = {.method = "head"};
@@ -238,7 +238,7 @@ static int add_head(cli_comparison *c)
     for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest))
         if (!strncmp(one, "head", 4) && strchr(":", one[4])) return CLI_OK;
     if (!strcmp(c->task, "lm") || cli_given_value(&c->shared, "verbalizer")) return CLI_OK;
-    if (c->values->train.named_data.n) return CLI_OK;
+    if (c->values->train.named_data.n || c->values->quick) return CLI_OK;
     name_row(&head);
     return cli_compared_keep(c, &head);
 }

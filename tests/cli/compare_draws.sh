@@ -42,8 +42,8 @@ run 2 compare $shared --draws 2 --seeds 2 --out bad
 has err '^kvfold: compare: --draws and --seeds exclude each other'
 run 2 compare $shared --draws 0 --out bad
 has err '--draws "0": want a whole number from 1'
-run 2 compare $shared --draws 2 --seed 9223372036854775807 --out bad
-has err '--seed 9223372036854775807: leaves no room for 2 seeds'
+run 2 compare $shared --draws 2 --seed 2147483648 --out bad
+has err '--seed "2147483648": want a whole number from 0 to 2147483647'
 run 2 compare $shared --force --resume --out bad
 has err '^kvfold: compare: --force and --resume exclude each other'
 absent bad

@@ -308,6 +308,8 @@ compare|seeds|$compare|2|change
 compare|draws|$compare|2|change
 compare|seed|$compare|3|change
 compare|resume|||cli/compare_draws.sh
+compare|quick|||cli/compare_quick.sh
+compare|minutes|||cli/compare_quick.sh
 compare|eval-every|$compare|2|change
 compare|options|$compare|larger.txt|change
 compare|ensembles|$compare|1|change
