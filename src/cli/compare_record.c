@@ -92,9 +92,11 @@ int cli_record_open(const cli_comparison *c, const cli_compare_cell *cell, const
         record = before;
     }
     *out = record;
-    /* without --resume and --force train refuses an old run, whose record stays */
-    if (code || before || !(v->resume || v->force || access(cell->run, F_OK))) return code;
-    return write_record(c, cell, record);
+    const bool replaces = v->resume || v->force;
+    /* train refuses an old run, whose record stays */
+    if (code || before || (!replaces && !access(cell->run, F_OK))) return code;
+    const kvf_status st = kvf__check_output(c->call->ctx, cell->record, replaces);
+    return st ? cli_fail_status(c->call, st) : write_record(c, cell, record);
 }
 
 int cli_record_put(const cli_comparison *c, const cli_compare_cell *cell, kvf_json *record,

@@ -116,7 +116,12 @@ cp kept.tsv rows.tsv
 run 0 compare $shared $more --out killed --resume
 same whole/mlp-encoder-hidden=8-1.run.h5 killed/mlp-encoder-hidden=8-1.run.h5
 
-# a record is never an input
+# a record is never an input, and replaces no other file
 printf '{"text": "good", "label": "yes"}\n{"text": "bad", "label": "no"}\n' >single/direct-0.json
 run 2 compare --base bert --data single/direct-0.json --valid rows.tsv --task seq-cls --methods direct --steps 1 --out single --force
 has err '^kvfold: compare: single/direct-0.json: is read by this command, it will not be replaced'
+mkdir other
+cp single/direct-0.json other/
+run 1 compare $shared --steps 1 --out other
+has err '^kvfold: compare: other/direct-0.json: exists'
+same single/direct-0.json other/direct-0.json
