@@ -36,6 +36,7 @@ static kvf_json *describe_layers(const kvf__prefix *prefix)
 
     for (int64_t l = 0; l < prefix->L; l++) {
         const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+        if (!at.G) continue; /* without attention */
         kvf_json *entry = kvf__json_of("layer:I key:o value:o", l, statistics(at.k, (size_t)at.n),
                                        statistics(at.v, (size_t)at.n));
         if (prefix->log_weight)
@@ -104,6 +105,17 @@ static void describe_beside(kvf__h5 *h5, const char *name, kvf_json *tensors)
     kvf__h5_release(&group);
 }
 
+/* Describes the state of layers without attention. */
+static void describe_state(kvf__h5 *h5, const kvf__prefix *prefix, kvf_json *tensors)
+{
+    kvf__h5_data data = kvf__h5_data_open(h5, h5->file, KVF__MIXER_STATE);
+    kvf_json *entry = kvf__dataset_entry(h5, KVF__MIXER_STATE, &data);
+
+    kvf_json_set(entry, "values", statistics(prefix->state, (size_t)prefix->states));
+    kvf_json_add(tensors, entry);
+    kvf__h5_release(&data.id);
+}
+
 static void describe_vectors(kvf__h5 *h5, const kvf__h5_data *group, kvf_json *tensors)
 {
     kvf__h5_data data = kvf__h5_data_open(h5, group->id, "virtual");
@@ -131,6 +143,7 @@ static void describe_values(kvf__h5 *h5, const kvf__h5_data *at, const kvf__arti
     default:
         kvf__inspect_params(h5, NULL, "encoder", true, tensors);
     }
+    if (a->prefix.state) describe_state(h5, &a->prefix, tensors);
 }
 
 /* Describes the parts that only a run has. */

@@ -31,14 +31,15 @@ const uint8_t *kvf__artifact_mask(const kvf__artifact *a)
     return a->layer_mask ? a->layer_mask : a->prefix.layer_mask;
 }
 
-/* /mixer_state [n]: the state of layers without attention before a row (desc.h). */
-static const char STATE[] = "mixer_state";
-
+/* Writes /mixer_state [n]: the state of layers without attention before a row (desc.h). */
 static void write_state(kvf__h5 *h5, const kvf__prefix *prefix)
 {
     static const char *const LABELS[] = {"value"};
-    const kvf__h5_spec spec = {
-        .name = STATE, .dtype = KVF__F32, .rank = 1, .dim = &prefix->states, .labels = LABELS};
+    const kvf__h5_spec spec = {.name = KVF__MIXER_STATE,
+                               .dtype = KVF__F32,
+                               .rank = 1,
+                               .dim = &prefix->states,
+                               .labels = LABELS};
 
     kvf__h5_data_write(h5, h5->file, &spec, prefix->state, NULL);
 }
@@ -48,8 +49,8 @@ static void read_state(kvf__h5 *h5, kvf__artifact *a)
     float *state = NULL;
     char text[128];
 
-    if (h5->status || !kvf__h5_has(h5, h5->file, STATE)) return;
-    kvf__h5_data data = kvf__h5_data_open(h5, h5->file, STATE);
+    if (h5->status || !kvf__h5_has(h5, h5->file, KVF__MIXER_STATE)) return;
+    kvf__h5_data data = kvf__h5_data_open(h5, h5->file, KVF__MIXER_STATE);
     if (data.dtype != KVF__F32 || data.rank != 1 || data.count < 1)
         kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want [n] of f32",
                      kvf__shape_text(text, data.rank, data.dim), kvf__dtype_name(data.dtype));

@@ -114,6 +114,11 @@ kvf_status kvf__model_kv_projections(kvf_ctx *ctx, kvf__model *model, const kvf_
     kvf__kv_projections all = {.L = kvf__desc_kv(d).L, .P = P};
     int64_t each = kvf__shape_most(d, "GD") * (2 * d->C + 4); /* weights, biases, norms */
 
+    if (d->mixer.kind)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s has layers without attention, for which nothing can be projected: use "
+                         "method mlp or direct",
+                         d->arch_name);
     kvf_status st = kvf__alloc_array(ctx, (size_t)all.L, sizeof *all.layer, &all.layer);
     if (!st) st = kvf__alloc_array(ctx, (size_t)(all.L * each), sizeof(float), &all.weights);
     for (int64_t l = 0; l < all.L && !st; l++)

@@ -48,13 +48,24 @@ static kvf__place find_place(const char *text, size_t n)
     return KVF__PLACE_ONLY;
 }
 
+/* Returns whether a layer that is not masked can have what the run trains. */
+static bool has_some(const kvf__run *run, const kvf__desc *d, const uint8_t *layer_mask)
+{
+    for (int64_t l = 0; l < run->id.L; l++)
+        if (layer_mask[l] && (!run->options.prefix_length || !kvf__layer_mixes(d, l))) return true;
+    return false;
+}
+
 kvf_status kvf__places_mask(kvf__run *run, uint8_t *layer_mask)
 {
     const kvf__desc *d = kvf__model_desc(run->base->model);
     const char *places = run->options.places;
     bool chosen[KVF__PLACES] = {0};
 
-    if (!places || !*places) return KVF_OK;
+    if ((!places || !*places) && has_some(run, d, layer_mask)) return KVF_OK;
+    if (!places || !*places)
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--layers %s: none of these layers has attention",
+                         run->options.layers);
     if (!strcmp(places, PEFT)) places = WORDS[KVF__PLACE_DECODER];
     for (const char *at = places, *end; at; at = *end ? end + 1 : NULL) {
         end = at + strcspn(at, ",");
@@ -66,8 +77,7 @@ kvf_status kvf__places_mask(kvf__run *run, uint8_t *layer_mask)
     }
     for (int64_t l = 0; l < d->L; l++)
         layer_mask[l] = layer_mask[l] && chosen[kvf__layer_place(d, l)];
-    for (int64_t l = 0; l < d->L; l++)
-        if (layer_mask[l]) return KVF_OK;
+    if (has_some(run, d, layer_mask)) return KVF_OK;
     return kvf__fail(run->ctx, KVF_EUSAGE,
                      "--places %s and --layers %s leave no layer with a prefix",
                      run->options.places, run->options.layers);

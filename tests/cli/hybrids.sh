@@ -51,6 +51,7 @@ for family in lfm2 qwen3_5; do
     run 0 inspect folded.h5
     has out '^folded.h5: prefix, features heads-by-layer$'
     has out '^  G  *\[0,2,0,2\]$'
+    if grep -q nan out; then fail "$family: layers without values are described"; fi
 
     # the same results for any storage of layers, and for a resumed run
     for how in '--recompute on' '--stream-layers on'; do
@@ -74,6 +75,7 @@ for family in lfm2 qwen3_5; do
     [ "$(loss text.h5)" = "$(loss text-folded.h5)" ] || fail "$family: a state is lost in merging"
     run 0 inspect text-folded.h5
     has out 'features heads-by-layer, state$'
+    has out '^  mixer_state  *\[[0-9]*\] '
     run 0 quantize text-folded.h5 --dtype f32 --out same.h5
     [ "$(loss same.h5)" = "$(loss text-folded.h5)" ] || fail "$family: a state is lost in quantizing"
     run 0 compose folded.h5 text-folded.h5 --base model --out both.h5
@@ -140,6 +142,10 @@ for family in lfm2 qwen3_5; do
     # unsupported uses
     refused 'which PEFT does not support' export folded.h5 --format peft --out peft
     refused 'layers differ, and no supported engine loads' export folded.h5 --format llamacpp --out state
+    refused 'has layers without attention, for which nothing can be projected' train --base model --data train.jsonl \
+        --method projected --prefix-length 4 --out no.h5
+    run 2 train --base model --data train.jsonl --method direct --prefix-length 4 --layers 0 --out no.h5
+    has err '--layers 0: none of these layers has attention'
     refused 'nearest words are not supported' words folded.h5 --base model
     refused 'layers differ cannot be trained' train --base model --data train.jsonl --method adapter --out no.h5
     refused 'layers differ cannot be trained' train --base model --data train.jsonl --method full --out no.h5
