@@ -42,13 +42,14 @@ static int64_t channels_of(const kvf__desc *d, int64_t unit)
 int kvf__mixer_pieces(const kvf__desc *d, int64_t unit, kvf__mixer_piece piece[KVF__MIXER_PIECES])
 {
     const kvf__mixer *m = &d->mixer;
-    const int64_t tail = tail_of(d), K = m->key_dim, V = m->value_dim, each = heads_of_key(d);
+    const int64_t tail = tail_of(d), K = m->key_dim, V = m->value_dim;
 
     if (m->kind == KVF__MIXER_CONV) {
         piece[0] = (kvf__mixer_piece){unit * KVF__MIXER_CHANNELS * tail,
                                       channels_of(d, unit) * tail};
         return 1;
     }
+    const int64_t each = heads_of_key(d);
     piece[0] = (kvf__mixer_piece){unit * K * tail, K * tail};
     piece[1] = (kvf__mixer_piece){(m->key_heads + unit) * K * tail, K * tail};
     piece[2] = (kvf__mixer_piece){(2 * m->key_heads * K + unit * each * V) * tail, each * V * tail};

@@ -152,7 +152,9 @@ static void compare(const shape *shapes, double loss_bound, double gradient_boun
 
 START_TEST(sharing_changes_nothing_in_f32)
 {
-    compare(CASES[_i], 1e-5, 1e-5);
+    /* The delta rule amplifies another order of sums at each token. */
+    const bool delta = kvf__model_desc(t.model)->mixer.kind == KVF__MIXER_DELTA;
+    compare(CASES[_i], 1e-5, delta ? 3e-5 : 1e-5);
 }
 END_TEST
 

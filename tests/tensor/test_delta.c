@@ -97,8 +97,8 @@ START_TEST(levels_agree_with_the_reference)
 {
     const kvf__kernels *level = kvf__kernels_level(LEVELS[_i / N_SIZES]);
     const int64_t n = SIZES[_i % N_SIZES].n, K = SIZES[_i % N_SIZES].K, V = SIZES[_i % N_SIZES].V;
-    data a = make(n, K, V), b = make(n, K, V);
     ck_need(level, "this CPU has no such instructions");
+    data a = make(n, K, V), b = make(n, K, V);
     fwd(level, &a);
     fwd(&kvf__kernels_ref, &b);
     ck_close(a.d.out, b.d.out, (size_t)(n * V), 1e-5, 1e-5);
@@ -121,8 +121,8 @@ START_TEST(a_row_in_two_parts_has_the_same_bits)
 {
     const kvf__kernels *level = kvf__kernels_level(LEVELS[_i / N_SIZES]);
     const int64_t n = SIZES[_i % N_SIZES].n, K = SIZES[_i % N_SIZES].K, V = SIZES[_i % N_SIZES].V;
-    data whole = make(n, K, V), part = make(n, K, V);
     ck_need(level, "this CPU has no such instructions");
+    data whole = make(n, K, V), part = make(n, K, V);
     fwd(level, &whole);
     restart(&part);
     for (int64_t at = 0, size = n / 3 + 1; at < n; at += size) {
@@ -155,7 +155,7 @@ static double objective(data *a)
     return sum;
 }
 
-/* Of the reference, in double: the rounding of inputs and outputs to f32 is all that differs. */
+/* The reference is in double, so only the rounding of inputs and outputs to f32 differs. */
 START_TEST(gradient_is_that_of_differences)
 {
     data a = make(17, 6, 9);
