@@ -131,7 +131,7 @@ kill -s KILL "$pid"
 wait "$pid" 2>/dev/null
 printf 'half a file' >dead.h5.tmp.0badcafe
 printf 'half a file' >dead.h5.tmp.0000beef
-flock dead.h5.tmp.0000beef sleep 20 &
+flock --no-fork dead.h5.tmp.0000beef sleep 20 &
 until ! flock -n dead.h5.tmp.0000beef true; do sleep 0.1; done
 [ -e dead.h5.lock ] || fail 'the lock of the killed run is gone'
 train 0 --out dead.h5 --steps 1

@@ -7,26 +7,24 @@ for base in bert modernbert llama gpt2 gpt_neox gemma2 olmo2 granite t5; do
     data='lm.jsonl'
     task='lm'
     case $base in *bert) data='class.tsv' task='seq-cls' ;; esac
-    for method in direct mlp; do
-        for P in 3 0; do
-            hidden=
-            [ $method = direct ] || hidden='--encoder-hidden 8'
-            # shellcheck disable=SC2086 # words
-            run 0 train --base $base.h5 --data $data --task $task --method $method --steps 5 --prefix-length $P --ffn-lr 0.05 $how $hidden --out run.h5
-            run 0 merge run.h5 --out prefix.h5 --force --base $base.h5 --probe $data --json
-            [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$base $method $P: $(cat out)"
-            for file in run prefix; do
-                run 0 eval --base $base.h5 --prefix $file.h5 --data $data --threads 2 --precision f32 --json
-                value loss >$file.loss
-            done
-            same run.loss prefix.loss
-            [ $task = lm ] || continue
-            for file in run prefix; do
-                run 0 generate --base $base.h5 --prefix $file.h5 --data $data --max-tokens 6 --threads 2 --precision f32
-                cp out $file.txt
-            done
-            same run.txt prefix.txt
+    for form in 'direct 3' 'mlp 0'; do
+        method=${form% *} P=${form#* } hidden=
+        [ $method = direct ] || hidden='--encoder-hidden 8'
+        # shellcheck disable=SC2086 # words
+        run 0 train --base $base.h5 --data $data --task $task --method $method --steps 5 --prefix-length $P --ffn-lr 0.05 $how $hidden --out run.h5
+        run 0 merge run.h5 --out prefix.h5 --force --base $base.h5 --probe $data --json
+        [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$base $method $P: $(cat out)"
+        for file in run prefix; do
+            run 0 eval --base $base.h5 --prefix $file.h5 --data $data --threads 2 --precision f32 --json
+            value loss >$file.loss
         done
+        same run.loss prefix.loss
+        [ $task = lm ] || continue
+        for file in run prefix; do
+            run 0 generate --base $base.h5 --prefix $file.h5 --data $data --max-tokens 6 --threads 2 --precision f32
+            cp out $file.txt
+        done
+        same run.txt prefix.txt
     done
 done
 
