@@ -107,6 +107,9 @@ for case in json.load(open(os.path.join(GOLDEN, "configs.json")))["cases"][::4]:
     for key in ("v4", "v5"):
         if key in case:
             put("config", "%s_%s" % (case["name"].replace("/", "_"), key), json.dumps(case[key], separators=(",", ":")))
+for name in ("lfm2", "qwen3_5"):
+    config = json.load(open(os.path.join(GOLDEN, "model_" + name, "config.json")))
+    put("config", name, json.dumps(config, separators=(",", ":")))
 
 header = {"__metadata__": {"format": "pt"}, "b": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
           "a": {"dtype": "BF16", "shape": [0, 3], "data_offsets": [16, 16]},
