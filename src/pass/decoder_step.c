@@ -382,7 +382,7 @@ static void apply_gate(const worker *w, int64_t l, int64_t m, int64_t h)
     float *out = w->decoder->att + (m * d->H + h) * D;
 
     for (int64_t c = 0; c < D; c++)
-        out[c] /= 1 + expf(-gate[c]);
+        out[c] *= kvf__sigmoid(gate[c]);
 }
 
 /* Computes this thread's pairs of a row and a query head. */

@@ -377,11 +377,6 @@ static void read_keys(const kvf__mixer_row *row, const delta_arrays *a)
     shorten(a->k, row->n, K, 1, a->kr);
 }
 
-static float sigmoid(float x)
-{
-    return 1 / (1 + expf(-x));
-}
-
 /* Computes value, beta, decay and gate of value head h; advances its convolution's state. */
 static void read_values(const kvf__mixer_row *row, int64_t h, float *state, const delta_arrays *a)
 {
@@ -399,7 +394,7 @@ static void read_values(const kvf__mixer_row *row, int64_t h, float *state, cons
     read_columns(&decay, row->in, a->a);
     for (int64_t t = 0; t < row->n; t++) {
         const float x = a->a[t] + w->mixer.step[h];
-        a->beta[t] = sigmoid(a->beta[t]);
+        a->beta[t] = kvf__sigmoid(a->beta[t]);
         a->a[t] = x;
         a->decay[t] = expf(w->mixer.rate[h] * (x > 20 ? x : log1pf(expf(x))));
     }
@@ -520,7 +515,7 @@ static void scalars_bwd(const kvf__mixer_row *row, int64_t h, const delta_arrays
 
     for (int64_t t = 0; t < row->n; t++) {
         a->dbeta[t] *= a->beta[t] * (1 - a->beta[t]);
-        a->dlog[t] *= rate * sigmoid(a->a[t]);
+        a->dlog[t] *= rate * kvf__sigmoid(a->a[t]);
     }
     write_columns(&b, a->dbeta, row->din);
     write_columns(&decay, a->dlog, row->din);

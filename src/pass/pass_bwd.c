@@ -125,7 +125,6 @@ static void scatter_labelled(kvf__pass *pass)
 static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
 {
     const kvf__model *m = pass->model;
-    const int64_t N = pass->batch->n_tokens, width = kvf__qkv_width(&m->desc, l);
     const int64_t from = kvf__desc_layer(&m->desc, l).from;
     kvf__prefix *dprefix = kvf__pass_has_prefix(pass, l) ? pass->sections.at[0].dprefix : NULL;
 
@@ -146,8 +145,7 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
         kvf__pass_collect_common_rows(pass, l);
         kvf__pass_shared_bwd(pass, l);
     }
-    memset(kvf__act_row(m->act, pass->bwd.dqkv, N, width), 0,
-           (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
+    kvf__pass_clear_padding(pass, pass->bwd.dqkv, kvf__qkv_width(&m->desc, l));
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
 }
 

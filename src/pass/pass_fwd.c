@@ -172,7 +172,6 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 static void attend(kvf__pass *pass, int64_t l)
 {
     const kvf__model *m = pass->model;
-    int64_t N = pass->batch->n_tokens, width = m->desc.H * kvf__desc_layer(&m->desc, l).D;
 
     kvf__pass_segments(pass, l, false, false);
     kvf__attn attn = kvf__pass_attn(pass, l);
@@ -182,8 +181,7 @@ static void attend(kvf__pass *pass, int64_t l)
     else
         m->kernels->attn_fwd(&attn);
     /* attention does not write padding rows, but the next product reads them */
-    memset(kvf__act_row(m->act, attn.out, N, width), 0,
-           (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
+    kvf__pass_clear_padding(pass, attn.out, m->desc.H * kvf__desc_layer(&m->desc, l).D);
     kvf__pass_lap(pass, KVF__PART_ATTN);
 }
 

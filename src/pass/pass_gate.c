@@ -3,9 +3,7 @@
 #include "pass_mixer.h"
 #include "pass_priv.h"
 
-#include <math.h>
 #include <omp.h>
-#include <string.h>
 
 /* One token in f32, in a thread's scratch memory: [HD] each. */
 typedef struct token {
@@ -28,7 +26,7 @@ static token read_token(const kvf__pass *pass, int64_t l, int64_t i, int64_t HD)
     kvf__to_f32(pass->model->act, gate_at(pass, l, keep->qkv, i, HD), t.gate, HD);
     kvf__to_f32(pass->model->act, kvf__act_row(pass->model->act, keep->att, i, HD), t.att, HD);
     for (int64_t c = 0; c < HD; c++)
-        t.gate[c] = 1 / (1 + expf(-t.gate[c]));
+        t.gate[c] = kvf__sigmoid(t.gate[c]);
     return t;
 }
 
@@ -46,8 +44,7 @@ const void *kvf__pass_gate_fwd(kvf__pass *pass, int64_t l)
             t.att[c] *= t.gate[c];
         kvf__from_f32(act, t.att, kvf__act_row(act, pass->mixer.gated, i, HD), HD);
     }
-    memset(kvf__act_row(act, pass->mixer.gated, N, HD), 0,
-           (size_t)((pass->M - N) * HD) * kvf__act_size(act));
+    kvf__pass_clear_padding(pass, pass->mixer.gated, HD);
     kvf__pass_lap(pass, KVF__PART_ATTN);
     return pass->mixer.gated;
 }

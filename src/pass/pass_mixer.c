@@ -184,25 +184,16 @@ static void each_family(kvf__pass *pass, int64_t l, void (*run)(const worker *w,
     }
 }
 
-/* Zeroes the rows of padding of act [M, width]. */
-static void clear_padding(const kvf__pass *pass, void *rows, int64_t width)
-{
-    const int64_t N = pass->batch->n_tokens;
-
-    memset(kvf__act_row(pass->model->act, rows, N, width), 0,
-           (size_t)((pass->M - N) * width) * kvf__act_size(pass->model->act));
-}
-
 void kvf__pass_mixer_fwd(kvf__pass *pass, int64_t l)
 {
     each_family(pass, l, family_fwd);
-    clear_padding(pass, pass->kept[l].att, kvf__shape_size(&pass->model->desc, l, "A"));
+    kvf__pass_clear_padding(pass, pass->kept[l].att, kvf__shape_size(&pass->model->desc, l, "A"));
     kvf__pass_lap(pass, KVF__PART_ATTN);
 }
 
 void kvf__pass_mixer_bwd(kvf__pass *pass, int64_t l)
 {
     each_family(pass, l, family_bwd);
-    clear_padding(pass, pass->bwd.dqkv, kvf__qkv_width(&pass->model->desc, l));
+    kvf__pass_clear_padding(pass, pass->bwd.dqkv, kvf__qkv_width(&pass->model->desc, l));
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
 }

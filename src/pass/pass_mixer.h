@@ -6,7 +6,14 @@
 #include "arena.h"
 #include "model_priv.h"
 
+#include <math.h>
+
 struct kvf__pass;
+
+static inline float kvf__sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
 
 /* A unit of a mixer, which threads compute separately: up to 64 channels of a short convolution, or
  * a key head of a delta rule with its value heads. Its state is the unit's pieces of the layer's

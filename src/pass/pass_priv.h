@@ -23,6 +23,8 @@
 #include "pass_source.h"
 #include "pass_times.h"
 
+#include <string.h>
+
 /* Values that one layer keeps for its backward pass. Without backward, or with recomputation, all
  * layers share one set. */
 typedef struct kvf__kept {
@@ -189,6 +191,16 @@ void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv);
 float *kvf__cache_state(const kvf__cache *cache, int64_t slot);
 /* Returns them as a segment for attention. */
 struct kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot);
+
+/* Zeroes the rows of padding of a matrix [M, width] of the activation type. */
+static inline void kvf__pass_clear_padding(const kvf__pass *pass, void *rows, int64_t width)
+{
+    const kvf__dtype act = pass->model->act;
+    const int64_t N = pass->batch->n_tokens;
+
+    memset(kvf__act_row(act, rows, N, width), 0,
+           (size_t)((pass->M - N) * width) * kvf__act_size(act));
+}
 
 static inline int64_t kvf__most(int64_t a, int64_t b)
 {
