@@ -18,12 +18,11 @@ typedef struct kvf__outfile {
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
 kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);
 void kvf__outfile_abort(kvf__outfile *out);
-/* Writes bytes in memory in one call; or pieces of them in order. */
+/* Writes pieces of memory in order; kvf__write_file (hooks.h) writes one. */
 typedef struct kvf__bytes {
     const void *bytes;
     size_t n;
 } kvf__bytes;
-kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 kvf_status kvf__write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__bytes *pieces,
                              size_t n);
 /* Suffix of a temporary's name; kvf__temp_name makes its digits random. */

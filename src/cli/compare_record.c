@@ -2,7 +2,6 @@
  * of train and merge. --resume reads finished runs back, and refuses other arguments. */
 #include "cli_compare.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,12 +18,10 @@ static int write_record(const cli_comparison *c, const cli_compare_cell *cell,
                         const kvf_json *record)
 {
     char *text = kvf_json_text(record, KVF_JSON_COMPACT);
-    FILE *file = text ? fopen(cell->record, "we") : NULL;
-    bool good = file && fputs(text, file) >= 0;
-    if (file && fclose(file)) good = false;
+    if (!text) return cli_fail(c->call->command, "out of memory");
+    const kvf_status st = kvf__write_file(c->call->ctx, cell->record, true, text, strlen(text));
     kvf_json_text_free(text);
-    return good ? CLI_OK
-                : cli_fail(c->call->command, "%s: cannot write: %s", cell->record, strerror(errno));
+    return st ? cli_fail_status(c->call, st) : CLI_OK;
 }
 
 /* Refuses a record with arguments that differ from those of the new run. */

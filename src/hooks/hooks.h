@@ -36,6 +36,8 @@ kvf_status kvf__check_prefix_input(kvf_ctx *ctx, const char *path);
 const char *kvf__path_end(const char *path);
 /* EEXIST or EIO if a file cannot be written at the path. Called before the work. */
 kvf_status kvf__check_output(kvf_ctx *ctx, const char *path, bool force);
+/* Writes a file whole or not at all. EEXIST if it exists, unless force. */
+kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 
 /* Removes temporary files of unfinished outputs. Safe in a signal handler that then ends the
  * process; not for other uses. */
