@@ -100,8 +100,8 @@ void kvf__config_no_rope(kvf__desc *desc, int64_t every);
 /* Reads per-layer overrides of a config.json. Needs the local layers (config_layers.c).
  * position.rotated becomes that of non-local layers. */
 kvf_status kvf__config_layers(const kvf__config *c, kvf__desc *desc);
-/* Reads the layers without attention, and the heads of a GGUF's list; adjusts F (config_mixer.c).
- */
+/* Reads a hybrid's layers without attention, and the heads of a GGUF's list; adjusts F
+ * (config_mixer.c). */
 kvf_status kvf__config_mixer(const kvf__config *c, kvf__desc *desc);
 /* Fills desc->position.rope from a config.json. Needs desc->position.max. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc);

@@ -70,9 +70,9 @@ static kvf_status read_type(const kvf__config *c, const kvf_json *types, const k
 
     *attends = type && !strcmp(type, "full_attention");
     if (*attends || (type && !strcmp(type, mixer))) return KVF_OK;
-    return kvf__config_bad(c, KVF_EUNSUPPORTED, "layer_types", value,
-                           !strcmp(mixer, "conv") ? "\"full_attention\" or \"conv\""
-                                                  : "\"full_attention\" or \"linear_attention\"");
+    char expected[64];
+    snprintf(expected, sizeof expected, "\"full_attention\" or \"%s\"", mixer);
+    return kvf__config_bad(c, KVF_EUNSUPPORTED, "layer_types", value, expected);
 }
 
 /* Without a list of layer types: by a list of the layers with attention, or every n-th layer. */
@@ -128,7 +128,7 @@ kvf_status kvf__config_mixer(const kvf__config *c, kvf__desc *desc)
     const kvf_json *types = c->gguf ? NULL : kvf_json_get(c->root, "layer_types");
     bool attends[KVF__MOST_LAYERS], any = false;
 
-    if (!desc->arch->keys->mixer || desc->L > KVF__MOST_LAYERS) return KVF_OK; /* refused later */
+    if (desc->L > KVF__MOST_LAYERS) return KVF_OK; /* refused later */
     KVF_TRY(read_sizes(c, desc));
     KVF_TRY(adjust_ffn(c, desc));
     const bool typed = kvf_json_typeof(types) == KVF_JSON_ARRAY;

@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-#define VOCAB_STREAM                                                                               \
-    0x766f6361 /* "voca": separates this random stream from those of the weights                   \
-                */
+/* "voca": separates this random stream from those of the weights. */
+#define VOCAB_STREAM 0x766f6361
 
 /* True for keys and values of a base that adds start and end tokens around the words. */
 static bool reads_both_ways(const kvf__run *run)
