@@ -3,12 +3,14 @@
 # one token at a time agrees with a pass, and what cannot hold neurons refuses in one line.
 . "$SOURCE/tests/cli/neuron_bases.sh"
 
+# every base with both methods, with and without a prefix; a plain and a gated block with all four
 for base in bert modernbert llama gpt2 gpt_neox gemma2 olmo2 granite t5; do
     data='lm.jsonl'
     task='lm'
     case $base in *bert) data='class.tsv' task='seq-cls' ;; esac
-    for form in 'direct 3' 'mlp 0'; do
-        method=${form% *} P=${form#* } hidden=
+    for form in direct-3 mlp-0 direct-0 mlp-3; do
+        case $base-$form in bert-* | llama-* | *-direct-3 | *-mlp-0) ;; *) continue ;; esac
+        method=${form%-*} P=${form#*-} hidden=
         [ $method = direct ] || hidden='--encoder-hidden 8'
         # shellcheck disable=SC2086 # words
         run 0 train --base $base.h5 --data $data --task $task --method $method --steps 5 --prefix-length $P --ffn-lr 0.05 $how $hidden --out run.h5
