@@ -113,6 +113,7 @@ typedef enum kvf__role {
 #define KVF__W_IF_ATTENTION 0x2000000u /* only in layers with attention */
 #define KVF__W_IF_MIXER     0x4000000u /* only in layers without */
 #define KVF__W_AND_GATE     0x8000000u /* rows of each head's query, followed by those of its gate */
+#define KVF__W_LOG          0x10000000u /* Hugging Face stores x, a GGUF -exp(x) */
 
 /* hf, gguf: name patterns, '#' is the layer number; hf lacks the base-model prefix; gguf NULL: not
  * in a GGUF. shape: a word per dimension, as stored. A word is a product of the digits 1 and 2 and

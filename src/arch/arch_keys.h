@@ -103,7 +103,9 @@ typedef struct kvf__mixer_keys {
     kvf__config_number every; /* without lists every n-th layer has attention; no name: all have */
     bool delta;               /* gated delta rule, else short convolutions */
     kvf__config_key kernel, key_heads, value_heads, key_dim, value_dim;
-    const char *gguf_kernel;
+    struct { /* keys of a GGUF; `inner`: of all value heads; NULL: none */
+        const char *kernel, *key_heads, *value_heads, *key_dim, *inner;
+    } gguf;
     const char *ffn[3]; /* LFM2's switch, factor and multiple of the feed-forward width */
 } kvf__mixer_keys;
 

@@ -112,6 +112,35 @@ static void take_part(const kvf__desc *desc, const kvf__weight *weight, kvf__vie
     view->dim[0] = weight->role == KVF__W_Q ? q : kv;
 }
 
+/* Describes the order of value heads in a GGUF, where key head k serves heads k, k + keys, ... */
+static struct kvf__tiles tiles_of(const kvf__desc *desc, const kvf__weight *weight, int64_t layer,
+                                  const kvf__view *view)
+{
+    const kvf__mixer *m = &desc->mixer;
+    struct kvf__tiles t = {.outer = 1, .keys = m->key_heads, .heads = m->value_heads};
+    const int64_t keys_first = 2 * m->key_heads * m->key_dim;
+
+    if (!desc->gguf || m->value_heads == m->key_heads || !kvf__layer_mixes(desc, layer))
+        return (struct kvf__tiles){0};
+    switch (weight->role) {
+    case KVF__W_MIXER_IN:
+    case KVF__W_MIXER_CONV:
+        t.before = keys_first * view->dim[view->rank - 1];
+        return t;
+    case KVF__W_MIXER_GATE:
+    case KVF__W_MIXER_BETA:
+    case KVF__W_MIXER_DECAY:
+    case KVF__W_MIXER_STEP:
+    case KVF__W_MIXER_RATE:
+        return t;
+    case KVF__W_OUT:
+        t.outer = view->dim[0];
+        return t;
+    default:
+        return (struct kvf__tiles){0};
+    }
+}
+
 static kvf_status add_slot(binding *b, const kvf__weight *weight, int64_t layer,
                            const char *canonical, int64_t at)
 {
@@ -134,7 +163,9 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, int64_t layer,
     if (permuted && (weight->flags & KVF__W_PERMUTED_G)) slot->permuted_heads = desc->G;
     slot->by_head = weight->flags & (KVF__W_BY_HEAD | KVF__W_AND_GATE) ? desc->H : 0;
     slot->parts = weight->flags & KVF__W_AND_GATE ? 2 : 3;
-    slot->file_by_head = slot->by_head && !desc->gguf;
+    slot->file_by_head = slot->by_head && (!desc->gguf || weight->flags & KVF__W_AND_GATE);
+    slot->minus_exp = desc->gguf && (weight->flags & KVF__W_LOG);
+    slot->tiles = tiles_of(desc, weight, layer, &slot->view);
     if (weight->flags & KVF__W_PLUS_ONE) slot->one = desc->gguf ? -1 : 1;
     b->used[at] = true;
     b->slots.n++;

@@ -33,7 +33,13 @@ typedef struct kvf__slot {
     int64_t parts;     /* with by_head: 3 or 2 */
     bool file_by_head; /* the file has Hugging Face's order */
     int one;           /* 1: the file stores the values less 1; -1: Hugging Face does; 0: neither */
-    bool aside;        /* excluded from the base's hash: the masked-LM head */
+    bool minus_exp;    /* the file stores -exp(x), Hugging Face x */
+    /* value heads of a delta rule in a GGUF: after `before` elements, [outer, heads / keys, keys,
+     * ...] and not [outer, keys, heads / keys, ...]; keys 0: no such weight */
+    struct kvf__tiles {
+        int64_t before, outer, keys, heads;
+    } tiles;
+    bool aside; /* excluded from the base's hash: the masked-LM head */
 } kvf__slot;
 
 typedef struct kvf__slots {

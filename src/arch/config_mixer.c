@@ -1,5 +1,5 @@
 /* Layers without attention (desc.h) in a config.json or a GGUF: which they are, and their sizes. A
- * GGUF lists the key/value heads of each layer, 0 for such a layer. */
+ * GGUF of LFM2 lists the key/value heads of each layer, 0 for such a layer. */
 #include "config_keys.h"
 
 #include <math.h>
@@ -30,33 +30,49 @@ static kvf_status adjust_ffn(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
+/* Turns value_dim from the size of all value heads, as a GGUF has it, into that of one. */
+static kvf_status divide_inner(const kvf__config *c, const kvf__mixer_keys *keys, kvf__mixer *m)
+{
+    const int64_t inner = m->value_dim;
+
+    m->value_dim = inner / m->value_heads;
+    if (m->value_dim > 0 && m->value_dim <= 1024 && inner % m->value_heads == 0) return KVF_OK;
+    return kvf__fail(c->ctx, KVF_EFORMAT,
+                     "%s: %s.%s is %lld, expected %lld heads of at most 1024 values", c->where,
+                     c->gguf, keys->gguf.inner, (long long)inner, (long long)m->value_heads);
+}
+
 static kvf_status read_sizes(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__mixer_keys *keys = desc->arch->keys->mixer;
     kvf__mixer *m = &desc->mixer;
     const struct {
         const kvf__config_key *key;
+        const char *gguf;
         int64_t *to, most;
-    } rows[] = {{&keys->kernel, &m->kernel, KVF__MOST_TAPS},
-                {&keys->key_heads, &m->key_heads, 4096},
-                {&keys->value_heads, &m->value_heads, 4096},
-                {&keys->key_dim, &m->key_dim, 1024},
-                {&keys->value_dim, &m->value_dim, 1024}};
+    } rows[] = {{&keys->kernel, keys->gguf.kernel, &m->kernel, KVF__MOST_TAPS},
+                {&keys->key_heads, keys->gguf.key_heads, &m->key_heads, 4096},
+                {&keys->value_heads, keys->gguf.value_heads, &m->value_heads, 4096},
+                {&keys->key_dim, keys->gguf.key_dim, &m->key_dim, 1024},
+                {&keys->value_dim, keys->gguf.inner, &m->value_dim, c->gguf ? 1 << 22 : 1024}};
 
     m->kind = keys->delta ? KVF__MIXER_DELTA : KVF__MIXER_CONV;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *name = c->gguf ? keys->gguf_kernel : rows[i].key->names[0];
         char full[KVF__NAME_BYTES];
         if (!rows[i].key->names[0]) continue;
-        name = kvf__config_name(c, name, full);
+        const char *name = kvf__config_name(c, c->gguf ? rows[i].gguf : rows[i].key->names[0],
+                                            full);
         const kvf_json *value = kvf_json_get(c->root, name);
+        if (!value && c->gguf) return kvf__config_missing(c, rows[i].gguf);
         *rows[i].to = rows[i].key->otherwise;
         if (value) KVF_TRY(kvf__config_count(c, name, value, rows[i].to));
         if (*rows[i].to > rows[i].most)
             return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s is %lld, expected at most %lld", c->where,
                              name, (long long)*rows[i].to, (long long)rows[i].most);
     }
-    if (!keys->delta || m->value_heads % m->key_heads == 0) return KVF_OK;
+    if (!keys->delta) return KVF_OK;
+    if (c->gguf) KVF_TRY(divide_inner(c, keys, m));
+    if (m->value_heads % m->key_heads == 0) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %lld value heads do not divide into %lld key heads",
                      c->where, (long long)m->value_heads, (long long)m->key_heads);
 }
@@ -100,7 +116,7 @@ static kvf_status read_rule(const kvf__config *c, const kvf__desc *desc, bool *a
     return KVF_OK;
 }
 
-/* Sets attends [L] from a GGUF's numbers of key/value heads, and G. */
+/* Sets attends [L] and G from a GGUF's key/value heads of each layer, or by the rule. */
 static kvf_status read_gguf_heads(const kvf__config *c, kvf__desc *desc, bool *attends)
 {
     char full[KVF__NAME_BYTES];
@@ -108,7 +124,9 @@ static kvf_status read_gguf_heads(const kvf__config *c, kvf__desc *desc, bool *a
     const kvf_json *list = kvf_json_get(c->root, name);
     int64_t G = 0;
 
-    if (kvf_json_typeof(list) != KVF_JSON_ARRAY)
+    const bool listed = kvf_json_typeof(list) == KVF_JSON_ARRAY;
+    if (!listed && desc->arch->keys->mixer->every.name) return read_rule(c, desc, attends);
+    if (!listed)
         return kvf__config_bad(c, KVF_EFORMAT, name, list, "a list with a number for each layer");
     KVF_TRY(kvf__config_covers(c, name, list, desc));
     for (int64_t l = 0; l < desc->L; l++) {
@@ -123,11 +141,26 @@ static kvf_status read_gguf_heads(const kvf__config *c, kvf__desc *desc, bool *a
     return KVF_OK;
 }
 
+/* Removes the last blocks of a GGUF, which predict several tokens at once. */
+static kvf_status drop_predicting(const kvf__config *c, kvf__desc *desc)
+{
+    char full[KVF__NAME_BYTES];
+    const char *name = kvf__config_name(c, "nextn_predict_layers", full);
+    const kvf_json *value = kvf_json_get(c->root, name);
+    const int64_t n = kvf_json_int(value, value ? -1 : 0);
+
+    if (n < 0 || n >= desc->L)
+        return kvf__config_bad(c, KVF_EFORMAT, name, value, "less than block_count");
+    desc->L -= n;
+    return KVF_OK;
+}
+
 kvf_status kvf__config_mixer(const kvf__config *c, kvf__desc *desc)
 {
     const kvf_json *types = c->gguf ? NULL : kvf_json_get(c->root, "layer_types");
     bool attends[KVF__MOST_LAYERS], any = false;
 
+    if (c->gguf) KVF_TRY(drop_predicting(c, desc));
     if (desc->L > KVF__MOST_LAYERS) return KVF_OK; /* refused later */
     KVF_TRY(read_sizes(c, desc));
     KVF_TRY(adjust_ffn(c, desc));

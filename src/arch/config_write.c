@@ -202,6 +202,24 @@ static void set_factors(kvf_json *root, const kvf__desc *d)
                      kvf_json_new_int((int64_t)(1 / scale / scale + 0.5)));
 }
 
+static void set_mixer(kvf_json *root, const kvf__desc *d)
+{
+    const kvf__mixer_keys *keys = d->arch->keys->mixer;
+    const struct {
+        const kvf__config_key *key;
+        int64_t value;
+    } rows[] = {{&keys->kernel, d->mixer.kernel},
+                {&keys->key_heads, d->mixer.key_heads},
+                {&keys->value_heads, d->mixer.value_heads},
+                {&keys->key_dim, d->mixer.key_dim},
+                {&keys->value_dim, d->mixer.value_dim}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].key->names[0])
+            kvf_json_set(root, rows[i].key->names[0], kvf_json_new_int(rows[i].value));
+    if (keys->ffn[0]) kvf_json_set(root, keys->ffn[0], kvf_json_new_bool(false));
+}
+
 /* The result is checked as a whole, by its text. */
 static kvf_json *build(const kvf__desc *d)
 {
@@ -224,10 +242,7 @@ static kvf_json *build(const kvf__desc *d)
     set_factors(root, d);
     if ((d->position.window && keys->sliding_window.names[0]) || keys->mixer)
         kvf_json_set(root, "layer_types", layer_types(d));
-    if (keys->mixer) { /* LFM2's, which alone has a GGUF */
-        kvf_json_set(root, keys->mixer->kernel.names[0], kvf_json_new_int(d->mixer.kernel));
-        kvf_json_set(root, keys->mixer->ffn[0], kvf_json_new_bool(false));
-    }
+    if (keys->mixer) set_mixer(root, d);
     if (keys->no_rope.list) kvf_json_set(root, keys->no_rope.list, no_rope_layers(d));
     set_rows(root, d, KVF__CONFIG_TOKEN);
     if (d->ids.ends.n > 1) kvf_json_set(root, "eos_token_id", list_ends(&d->ids.ends));

@@ -7,6 +7,7 @@
 #include "slot.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* GPT-NeoX's fused q, k and v: row (h*3 + part)*D + i of Hugging Face is row (part*H + h)*D + i in
@@ -208,21 +209,49 @@ kvf_status kvf__slot_outputs(kvf_ctx *ctx, const kvf__slot *weight, int64_t firs
     return KVF_OK;
 }
 
+/* Puts value heads into Hugging Face's order. */
+static kvf_status untile(kvf_ctx *ctx, const kvf__slot *slot, int64_t n, float *values)
+{
+    const struct kvf__tiles *t = &slot->tiles;
+    const int64_t inner = (n - t->before) / (t->outer * t->heads), each = t->heads / t->keys;
+    const size_t head = (size_t)inner * sizeof *values;
+    float *tiled = NULL;
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *tiled, &tiled));
+    memcpy(tiled, values, (size_t)n * sizeof *tiled);
+    for (int64_t o = 0; o < t->outer; o++)
+        for (int64_t h = 0; h < t->heads; h++) {
+            const int64_t first = t->before + o * t->heads * inner;
+            const int64_t from = h % each * t->keys + h / each;
+            memcpy(values + first + h * inner, tiled + first + from * inner, head);
+        }
+    kvf__free(tiled);
+    return KVF_OK;
+}
+
 kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out)
 {
-    const bool whole = kvf__dtype_block(slot->view.dtype) == 1 && !slot->add;
+    const bool whole = kvf__dtype_block(slot->view.dtype) == 1 && !slot->add && !slot->minus_exp;
     const kvf__dtype dtype = whole ? slot->view.dtype : KVF__F32;
     const int64_t n = kvf__slot_rows(slot) * kvf__slot_columns(slot);
     float *values = NULL;
     void *narrow = NULL;
 
     *out = slot->view;
-    if (whole && !slot->permuted_heads && (!slot->by_head || slot->file_by_head) && slot->one >= 0)
+    if (whole && !slot->permuted_heads && (!slot->by_head || slot->file_by_head) &&
+        slot->one >= 0 && !slot->tiles.keys)
         return KVF_OK;
     KVF_TRY(kvf__slot_f32(ctx, slot, &values));
     kvf__slot_read_hf(slot, values);
+    for (int64_t i = 0; slot->minus_exp && i < n; i++)
+        values[i] = logf(-values[i]);
+    kvf_status st = slot->tiles.keys ? untile(ctx, slot, n, values) : KVF_OK;
+    if (st) {
+        kvf__free(values);
+        return st;
+    }
     if (dtype != KVF__F32) {
-        kvf_status st = kvf__alloc_array(ctx, (size_t)n, kvf__dtype_block_bytes(dtype), &narrow);
+        st = kvf__alloc_array(ctx, (size_t)n, kvf__dtype_block_bytes(dtype), &narrow);
         /* exact, because the values had that type */
         if (!st) kvf__from_f32(dtype, values, narrow, n);
         kvf__free(values);

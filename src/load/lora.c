@@ -31,6 +31,11 @@ static kvf_status find_slot(kvf_ctx *ctx, const kvf_base *base, const kvf__desc 
         slot->role == KVF__W_POSITIONS || slot->role == KVF__W_TYPES)
         return kvf__fail(ctx, KVF_EMISMATCH, "%s: %.120s is not a separate linear layer of %s (%s)",
                          base->lora, m->name, base->path, desc->arch_name);
+    if (slot->tiles.keys)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: %.120s: a GGUF of %s orders these values otherwise; use the folder "
+                         "that the GGUF was made of",
+                         base->lora, m->name, desc->arch_name);
     if (slot->add)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: %.120s is listed twice", base->lora, m->name);
     KVF_TRY(check_shape(ctx, base, m, slot));

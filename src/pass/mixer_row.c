@@ -32,6 +32,13 @@ static int64_t heads_of_key(const kvf__desc *d)
     return d->mixer.value_heads / d->mixer.key_heads;
 }
 
+/* Returns the place among the weights' value heads of head i of a unit: in a GGUF a key head serves
+ * not consecutive heads, but every key_heads-th. */
+static int64_t value_head(const kvf__desc *d, int64_t unit, int64_t i)
+{
+    return d->gguf ? i * d->mixer.key_heads + unit : unit * heads_of_key(d) + i;
+}
+
 /* Returns the channels of a unit of a short convolution. */
 static int64_t channels_of(const kvf__desc *d, int64_t unit)
 {
@@ -491,7 +498,7 @@ static void delta_fwd(const kvf__mixer_row *row)
     delta_lay(d, row->n, row->scratch, &a);
     read_keys(row, &a);
     for (int64_t i = 0; i < each; i++) {
-        const int64_t h = row->unit * each + i;
+        const int64_t h = value_head(d, row->unit, i);
         const columns out = {row, d->mixer.value_heads * V, h * V, V};
         read_values(row, h, tail_at(d, i, row->state), &a);
         const kvf__delta delta = delta_of(row, state_at(d, i, row->state), &a);
@@ -535,7 +542,7 @@ static void delta_bwd(const kvf__mixer_row *row)
     memset(a.dq, 0, n * (size_t)K);
     memset(a.dk, 0, n * (size_t)K);
     for (int64_t i = 0; i < each; i++) {
-        const int64_t h = row->unit * each + i;
+        const int64_t h = value_head(d, row->unit, i);
         const columns out = {row, m->value_heads * V, h * V, V};
         read_values(row, h, tail_at(d, i, row->state), &a);
         kvf__delta delta = delta_of(row, state_at(d, i, row->state), &a);

@@ -218,6 +218,69 @@ START_TEST(refused)
 }
 END_TEST
 
+#define QWEN3_5                                                                                    \
+    "{\"general.architecture\":\"qwen35\",\"qwen35.block_count\":9,\"qwen35.context_length\":64,"  \
+    "\"qwen35.embedding_length\":16,\"qwen35.feed_forward_length\":24,"                            \
+    "\"qwen35.attention.head_count\":4,\"qwen35.attention.head_count_kv\":2,"                      \
+    "\"qwen35.attention.key_length\":8,\"qwen35.attention.value_length\":8,"                       \
+    "\"qwen35.rope.dimension_count\":4,\"qwen35.attention.layer_norm_rms_epsilon\":1e-6,"          \
+    "\"qwen35.vocab_size\":40,\"qwen35.ssm.conv_kernel\":4,\"qwen35.ssm.group_count\":2,"          \
+    "\"qwen35.ssm.time_step_rank\":4,\"qwen35.ssm.state_size\":6,\"qwen35.ssm.inner_size\":36,"    \
+    "\"qwen35.nextn_predict_layers\":1}"
+
+static kvf_status describe_qwen3_5(const char *key, const char *value, kvf__desc *d)
+{
+    static const kvf__table none;
+    kvf_json *root = parse(QWEN3_5);
+
+    if (value) ck_assert(kvf_json_set(root, key, parse(value)));
+    if (key && !value) kvf_json_remove(root, key);
+    kvf_status st = kvf__desc_from_gguf(ctx, "m.gguf", root, &none, d);
+    kvf_json_free(root);
+    return st;
+}
+
+/* Every fourth layer has attention; the block that predicts more tokens is left out. */
+START_TEST(layers_without_attention)
+{
+    kvf__desc d = {0};
+
+    ck_assert_msg(!describe_qwen3_5(NULL, NULL, &d), "%s", kvf_ctx_error(ctx));
+    ck_assert_int_eq(d.L, 8);
+    for (int64_t l = 0; l < d.L; l++)
+        ck_assert(kvf__layer_mixes(&d, l) == (l % 4 != 3));
+    ck_assert_int_eq(d.mixer.key_heads, 2);
+    ck_assert_int_eq(d.mixer.value_heads, 4);
+    ck_assert_int_eq(d.mixer.key_dim, 6);
+    ck_assert_int_eq(d.mixer.value_dim, 9);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+static const struct refusal MIXERS[] = {
+    {"qwen35.nextn_predict_layers", "9", KVF_EFORMAT,
+     "nextn_predict_layers is 9, expected less than block_count"},
+    {"qwen35.nextn_predict_layers", "-1", KVF_EFORMAT, "nextn_predict_layers is -1"},
+    {"qwen35.ssm.inner_size", "35", KVF_EFORMAT,
+     "ssm.inner_size is 35, expected 4 heads of at most 1024 values"},
+    {"qwen35.ssm.inner_size", "2147483647", KVF_EFORMAT, "expected at most"},
+    {"qwen35.ssm.state_size", "1025", KVF_EFORMAT, "state_size is 1025, expected at most 1024"},
+    {"qwen35.ssm.group_count", "3", KVF_EFORMAT, "4 value heads do not divide into 3 key heads"},
+    {"qwen35.ssm.conv_kernel", NULL, KVF_EFORMAT, "qwen35.ssm.conv_kernel is missing"},
+};
+enum { N_MIXERS = sizeof MIXERS / sizeof MIXERS[0] };
+
+START_TEST(mixers_refused)
+{
+    const struct refusal *r = &MIXERS[_i];
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe_qwen3_5(r->key, r->value, &d), r->status);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), r->line) != NULL, "got: %s, want: %s",
+                  kvf_ctx_error(ctx), r->line);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("config_gguf");
@@ -228,9 +291,11 @@ int main(void)
     tcase_add_test(core, the_tensors_are_read);
     tcase_add_test(core, rope_scaling);
     tcase_add_test(core, windows_by_layer);
+    tcase_add_test(core, layers_without_attention);
     suite_add_tcase(suite, core);
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_add_loop_test(errors, refused, 0, N_REFUSALS);
+    tcase_add_loop_test(errors, mixers_refused, 0, N_MIXERS);
     suite_add_tcase(suite, errors);
     return ck_main(suite);
 }

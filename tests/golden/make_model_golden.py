@@ -124,7 +124,10 @@ HYBRID = {
     "qwen3_5": (Qwen3_5ForCausalLM(Qwen3_5TextConfig(**SMALL | TOKENS | dict(num_hidden_layers=4), head_dim=8, tie_word_embeddings=True,
         layer_types=["linear_attention", "full_attention"] * 2, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
         linear_value_head_dim=9, rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5,
-                                                  "mrope_section": [1, 1, 0]})), None, {}),
+                                                  "mrope_section": [1, 1, 0]})), "qwen35",
+        {"ssm.conv_kernel": 4, "ssm.group_count": 2, "ssm.time_step_rank": 4, "ssm.state_size": 6, "ssm.inner_size": 36,
+         "full_attention_interval": 2, "nextn_predict_layers": 1, "attention.key_length": 8, "attention.value_length": 8,
+         "rope.dimension_count": 4, "rope.freq_base": 500.0}),
     "lfm2": (Lfm2ForCausalLM(Lfm2Config(**LFM2, num_hidden_layers=4, intermediate_size=30, block_multiple_of=8, layer_types=[
         "conv", "full_attention", "conv", "full_attention"], rope_parameters={"rope_type": "default", "rope_theta": 500.0})), "lfm2",
         {"shortconv.l_cache": 3, "rope.freq_base": 500.0, "attention.layer_norm_rms_epsilon": 1e-5}),
@@ -204,14 +207,36 @@ def permuted(value, heads):
     return value.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
+def qwen35_tensor(name, value, c):
+    """Norms plus 1, the rate itself and not its logarithm, and value heads k, k + n, ... of key head k of n."""
+    keys, before = c.linear_num_key_heads, 2 * c.linear_num_key_heads * c.linear_key_head_dim
+
+    def tiled(heads):
+        return heads.unflatten(0, (keys, c.linear_num_value_heads // keys, -1)).transpose(0, 1).flatten(0, 2)
+
+    if name.endswith("norm.weight") and "linear_attn" not in name:
+        return name, value + 1
+    if name.endswith("A_log"):
+        value = -value.exp()
+    if name.endswith("out_proj.weight"):
+        return name, tiled(value.T).T
+    if name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+        return name, torch.cat([value[:before], tiled(value[before:])])
+    if "linear_attn" in name and not name.endswith("norm.weight"):
+        value = tiled(value)
+    return name.replace(".dt_bias", ".dt_proj.bias"), value
+
+
 def gguf_tensors(name, value, config, arch):
     """What llama.cpp's converter makes of a tensor: (name, values) as it looks names up in its own table."""
     if arch in PERMUTED and name.endswith(("q_proj.weight", "k_proj.weight")):
         value = permuted(value, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
     if config.model_type.startswith("gemma") and name.endswith("norm.weight"):
         value = value + 1
-    if name.endswith("conv.conv.weight"):
+    if "conv" in name and value.dim() == 3:
         value = value.squeeze(1)
+    if arch == "qwen35":
+        name, value = qwen35_tensor(name, value, config)
     if "shared_mlp.input_linear" in name:
         yield from zip((name.replace("shared_mlp.input_linear", "mlp." + half) for half in ("gate_proj", "up_proj")), value.chunk(2))
         return
@@ -227,7 +252,7 @@ def write_gguf(path, model, arch, keys):
     writer = gguf.GGUFWriter(path, arch)
     writer.add_context_length(c.max_position_embeddings)
     writer.add_embedding_length(c.hidden_size)
-    writer.add_block_count(c.num_hidden_layers)
+    writer.add_block_count(c.num_hidden_layers + keys.get("nextn_predict_layers", 0))
     first = model.model.layers[0] if arch == "lfm2" else None
     writer.add_feed_forward_length(first.feed_forward.w1.out_features if first else c.intermediate_size)
     writer.add_head_count(c.num_attention_heads)
@@ -235,7 +260,7 @@ def write_gguf(path, model, arch, keys):
     if hasattr(c, "num_key_value_heads"):
         own = attention_layers(c)
         heads = [c.num_key_value_heads * (l in own) for l in range(c.num_hidden_layers)]
-        writer.add_head_count_kv(heads[0] if all(heads) else heads)
+        writer.add_head_count_kv(heads if arch == "lfm2" else c.num_key_value_heads)
     if hasattr(c, "rms_norm_eps"):
         writer.add_layer_norm_rms_eps(c.rms_norm_eps)
     for key, value in keys.items():
@@ -249,7 +274,7 @@ def write_gguf(path, model, arch, keys):
         for own, data in gguf_tensors(name, value, c, arch):
             new = names.get_name(own, try_suffixes=(".weight", ".bias"))
             assert new, own
-            kind = torch.float32 if data.dim() == 1 or "shortconv.conv" in new else torch.float16
+            kind = torch.float32 if data.dim() == 1 or "conv" in new else torch.float16
             writer.add_tensor(new, data.to(kind).contiguous().numpy())
     for which in ("short", "long") if arch == "phi3" else ():
         factors = torch.tensor(c.rope_parameters[which + "_factor"])

@@ -2,6 +2,7 @@
  * tests/golden/make_model_golden.py. The script stores the weights, torch's f32 results, and the
  * bf16 error of torch's own autocast. */
 #include "golden_model.h"
+#include "slot.h"
 
 #include <math.h>
 
@@ -10,16 +11,16 @@ static const char *const MODELS[] = {
     /* these have golden.kv and a model.gguf */
     "olmo2", "gpt_neox", "phi3", "gemma2", "gemma3",
     /* these also have golden.neurons */
-    "smollm3", "olmo3", "granite", "granite_hybrid", "ministral3", "lfm2",
-    /* no GGUF: more taps than tokens, a gated delta rule */
-    "lfm2_taps", "qwen3_5",
+    "smollm3", "olmo3", "granite", "granite_hybrid", "ministral3", "lfm2", "qwen3_5",
+    /* no GGUF: more taps than tokens */
+    "lfm2_taps",
     /* no GGUF stores its window */ "mistral",
     /* layers with other heads, shared keys and values, inputs */
     "gemma4", "gemma4_dense"};
 enum {
     FAMILIES = 6,
     NEURAL = 11,
-    N_GGUF = 17,
+    N_GGUF = 18,
     N_NEURAL = 19,
     N_MODELS = sizeof MODELS / sizeof MODELS[0]
 };
@@ -267,6 +268,38 @@ START_TEST(gguf_of_qwen_is_the_same_model)
 }
 END_TEST
 
+/* A base file of a GGUF has its weights in Hugging Face's form. */
+static void check_plain(golden *g, const kvf__desc *hf, const kvf__desc *desc,
+                        const kvf__table *table)
+{
+    kvf__slots want = {0}, got = {0};
+    void *memory[2] = {0};
+    kvf__view view[2];
+    size_t found = 0;
+
+    ck_assert_int_eq(kvf__bind(g->ctx, "golden", hf, &g->weights.table, &want), KVF_OK);
+    ck_assert_int_eq(kvf__bind(g->ctx, "gguf", desc, table, &got), KVF_OK);
+    for (size_t i = 0; i < got.n; i++) {
+        const kvf__slot *slot = kvf__slots_find(&want, got.items[i].name);
+        if (!slot) continue; /* Granite 4's folder has gate and up in one matrix */
+        found++;
+        ck_assert_int_eq(kvf__slot_plain(g->ctx, slot, &memory[0], &view[0]), KVF_OK);
+        ck_assert_int_eq(kvf__slot_plain(g->ctx, &got.items[i], &memory[1], &view[1]), KVF_OK);
+        const int64_t n = kvf__slot_rows(slot) * kvf__slot_columns(slot);
+        float *a = calloc((size_t)n, sizeof *a), *b = calloc((size_t)n, sizeof *b);
+        kvf__to_f32(view[0].dtype, view[0].data, a, n);
+        kvf__to_f32(view[1].dtype, view[1].data, b, n);
+        ck_close(b, a, (size_t)n, 1e-6, 1e-6);
+        free(a);
+        free(b);
+    }
+    ck_assert_uint_gt(found, got.n / 2);
+    for (int i = 0; i < 2; i++)
+        kvf__free(memory[i]);
+    kvf__slots_done(&want);
+    kvf__slots_done(&got);
+}
+
 /* Written by the gguf package like llama.cpp's converter. Vectors are f32 there, with f16 values:
  * the same numbers. A base file of it has a
  * config.json that reads back as the same model. */
@@ -283,6 +316,7 @@ START_TEST(gguf_is_the_same_model)
                   kvf_ctx_error(g.ctx));
     ck_assert_msg(!kvf__desc_to_hf(g.ctx, path, &desc, &config), "%s", kvf_ctx_error(g.ctx));
     kvf__free(config);
+    check_plain(&g, &hf, &desc, &file.table);
     golden_pack(&g, &desc, &file.table, KVF__F32);
     loss_of(&g, &g.prefix, g.prefix.P, false);
     check_logits(&g, "logits");
