@@ -109,6 +109,9 @@ const char *kvf__split_regex(const char *name)
         return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
     if (strcmp(name, "llama-bpe") == 0) return R_HEAD "\\p{N}{1,3}" R_TAIL;
     if (strcmp(name, "qwen2") == 0) return R_HEAD "\\p{N}" R_TAIL;
+    if (strcmp(name, "qwen35") == 0) /* a letter's marks belong to the word */
+        return R_ENDING "|" R_BEFORE
+                        "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" R_SPACES;
     if (strcmp(name, "gpt-4o") == 0) return R_CASED(R_ENDING "?") "\\p{N}{1,3}" R_CASED_TAIL;
     if (strcmp(name, "default") == 0) /* llama.cpp's four regexes, applied in turn */
         return "[" R_MARKS

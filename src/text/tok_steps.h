@@ -73,7 +73,7 @@ kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__tok_steps *steps, kvf__tok_step *st
 void kvf__step_done(kvf__tok_step *step);
 void kvf__steps_done(kvf__tok_steps *steps);
 
-/* Returns a split regex by the name of its users: "gpt-2", "llama-bpe", "qwen2"; NULL: unknown. */
+/* Returns a split regex by the name of its users: "gpt-2", "llama-bpe", "qwen35"; NULL: unknown. */
 const char *kvf__split_regex(const char *name);
 
 /* The byte alphabet of byte-level steps. */

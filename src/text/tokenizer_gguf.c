@@ -22,9 +22,11 @@ static const kvf__gguf_splitter SPLITTERS[] = {
     {"llama-bpe", "llama-bpe", false, false, true, true},
     {"llama3", "llama-bpe", false, false, true, true},
     {"llama-v3", "llama-bpe", false, false, true, true},
+    {"lfm2", "llama-bpe", false, false, true, true},
     {"dbrx", "llama-bpe", false, false, false, false}, /* OLMo 2 and Phi-4 */
     {"smaug-bpe", "llama-bpe", false, false, false, false},
     {"qwen2", "qwen2", false, true, false, false},
+    {"qwen35", "qwen35", false, true, false, false},
     {"deepseek-r1-qwen", "qwen2", false, true, false, false},
     {"gpt-4o", "gpt-4o", false, false, false, false}, /* Phi-4-mini */
     {"tekken", "tekken", false, false, true, true},   /* Mistral Nemo */

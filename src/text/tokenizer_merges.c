@@ -25,6 +25,12 @@ static const family FAMILIES[] = {
      NULL,
      "<|endoftext|>",
      {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}},
+    {"Qwen3_5",
+     "qwen35",
+     true,
+     NULL,
+     "<|endoftext|>",
+     {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}},
 };
 
 static const family *choose(const kvf__tok_source *src, const kvf__tokenizer *t)

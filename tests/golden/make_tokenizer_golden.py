@@ -178,13 +178,14 @@ O200K = "|".join([
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + ENDING + "?",
     r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 TEKKEN = O200K.replace(ENDING + "?", "").replace("{1,3}", "")
+QWEN35 = ENDING + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 DEFAULT = [r"[\p{P}\$\+<=>\^~\|]+", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)", r"\p{N}+",
            r"[0-9][0-9][0-9]"]  # of llama.cpp, one after the other
 # of each pre: the regex or several, None: the byte-level step's own; NFC; ignore_merges and BOS
 SPLITTERS = {"gpt-2": (None, False, False), "olmo": (None, True, False), "llama-bpe": (CL100K, False, True), "dbrx": (CL100K, False, False),
              "smaug-bpe": (CL100K, False, False), "qwen2": (CL100K.replace("{1,3}", ""), True, False),
              "deepseek-r1-qwen": (CL100K.replace("{1,3}", ""), True, False), "gpt-4o": (O200K, False, False), "tekken": (TEKKEN, False, True),
-             "default": (DEFAULT, False, False)}
+             "default": (DEFAULT, False, False), "qwen35": (QWEN35, True, False), "lfm2": (CL100K, False, True)}
 
 
 def splitters():

@@ -422,7 +422,7 @@ int main(void)
     tcase_add_test(golden, decoders_equal_tokenizers);
     tcase_add_test(golden, characters_settle_when_they_are_whole);
     tcase_add_test(golden, scores_equal_sentencepiece);
-    tcase_add_loop_test(golden, splitters_equal_tokenizers, 0, 10);
+    tcase_add_loop_test(golden, splitters_equal_tokenizers, 0, 12);
     tcase_set_timeout(shared, 60);
     tcase_add_loop_test(shared, nasty_texts, 0, 4);
     tcase_add_loop_test(shared, published_goldens, 0, ROWS(PUBLISHED));
