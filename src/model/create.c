@@ -82,8 +82,9 @@ static void read_mixer(const reading *r, int64_t l, kvf__layer *to)
     read_plain(r, KVF__W_MIXER_STEP, l, &to->mixer.step);
     read_plain(r, KVF__W_MIXER_RATE, l, &to->mixer.rate);
     read_plain(r, KVF__W_MIXER_NORM, l, &to->mixer.gamma);
+    const kvf__slot *rate = slot_of(r->c, KVF__W_MIXER_RATE, l);
     for (int64_t h = 0; to->mixer.rate && h < r->c->desc->mixer.value_heads; h++)
-        if (!r->c->desc->gguf) to->mixer.rate[h] = -expf(to->mixer.rate[h]);
+        if (!rate->minus_exp) to->mixer.rate[h] = -expf(to->mixer.rate[h]);
 }
 
 /* Reads all norms that are not folded, and the dense layer after the embeddings. */
