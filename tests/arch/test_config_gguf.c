@@ -207,14 +207,19 @@ static const struct refusal {
 };
 enum { N_REFUSALS = sizeof REFUSALS / sizeof REFUSALS[0] };
 
+static void check_refusal(const struct refusal *r, kvf_status status)
+{
+    ck_assert_int_eq(status, r->status);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), r->line) != NULL, "got: %s, want: %s",
+                  kvf_ctx_error(ctx), r->line);
+}
+
 START_TEST(refused)
 {
     const struct refusal *r = &REFUSALS[_i];
     kvf__desc d = {0};
 
-    ck_assert_int_eq(describe(r->key, r->value, NULL, &d), r->status);
-    ck_assert_msg(strstr(kvf_ctx_error(ctx), r->line) != NULL, "got: %s, want: %s",
-                  kvf_ctx_error(ctx), r->line);
+    check_refusal(r, describe(r->key, r->value, NULL, &d));
 }
 END_TEST
 
@@ -275,9 +280,7 @@ START_TEST(mixers_refused)
     const struct refusal *r = &MIXERS[_i];
     kvf__desc d = {0};
 
-    ck_assert_int_eq(describe_qwen3_5(r->key, r->value, &d), r->status);
-    ck_assert_msg(strstr(kvf_ctx_error(ctx), r->line) != NULL, "got: %s, want: %s",
-                  kvf_ctx_error(ctx), r->line);
+    check_refusal(r, describe_qwen3_5(r->key, r->value, &d));
 }
 END_TEST
 
