@@ -5,6 +5,7 @@
  * t of the file. Rows of quantised types are independent, so order and type can be handled
  * separately. */
 #include "slot.h"
+#include "arch.h"
 
 #include <assert.h>
 #include <math.h>
@@ -238,6 +239,11 @@ kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, k
     void *narrow = NULL;
 
     *out = slot->view;
+    if (slot->role == KVF__W_MIXER_CONV && out->rank == 2) { /* llama.cpp squeezes it */
+        out->dim[2] = out->dim[1];
+        out->dim[1] = 1;
+        out->rank = 3;
+    }
     if (whole && !slot->permuted_heads && (!slot->by_head || slot->file_by_head) &&
         slot->one >= 0 && !slot->tiles.keys)
         return KVF_OK;

@@ -285,6 +285,8 @@ static void check_plain(golden *g, const kvf__desc *hf, const kvf__desc *desc,
         found++;
         ck_assert_int_eq(kvf__slot_plain(g->ctx, slot, &memory[0], &view[0]), KVF_OK);
         ck_assert_int_eq(kvf__slot_plain(g->ctx, &got.items[i], &memory[1], &view[1]), KVF_OK);
+        ck_assert_int_eq(view[1].rank, view[0].rank);
+        ck_assert(!memcmp(view[1].dim, view[0].dim, (size_t)view[0].rank * sizeof *view[0].dim));
         const int64_t n = kvf__slot_rows(slot) * kvf__slot_columns(slot);
         float *a = calloc((size_t)n, sizeof *a), *b = calloc((size_t)n, sizeof *b);
         kvf__to_f32(view[0].dtype, view[0].data, a, n);
