@@ -146,37 +146,6 @@ kvf_status kvf__int8_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, in
     return make_plan(ctx, mm, w, M, &p);
 }
 
-/* Makes a memory object over data: the primitive's own can serve only one thread. */
-static dnnl_status_t memory_over(const kvf__mm *mm, dnnl_memory_t like, void *data,
-                                 dnnl_memory_t *out)
-{
-    kvf__md_arg md;
-
-    *out = NULL;
-    if (!like) return dnnl_success;
-    KVF__DNNL_TRY(dnnl_memory_get_memory_desc(like, &md));
-    return dnnl_memory_create(out, md, mm->engine, data);
-}
-
-static dnnl_status_t multiply(const kvf__mm *mm, const kvf__mm_prim *p, const kvf__packed *w,
-                              void *rows, void *sums, void *scratch)
-{
-    dnnl_memory_t memory[3] = {0};
-
-    dnnl_status_t st = memory_over(mm, p->src, rows, &memory[0]);
-    if (!st) st = memory_over(mm, p->dst, sums, &memory[1]);
-    if (!st) st = memory_over(mm, p->scratch, scratch, &memory[2]);
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, memory[0]},
-                                    {DNNL_ARG_WEIGHTS, w->weights},
-                                    {DNNL_ARG_DST, memory[1]},
-                                    {DNNL_ARG_SCRATCHPAD, memory[2]}};
-    if (!st) st = dnnl_primitive_execute(p->primitive, mm->stream, memory[2] ? 4 : 3, args);
-    if (!st) st = dnnl_stream_wait(mm->stream);
-    for (int i = 0; i < 3; i++)
-        dnnl_memory_destroy(memory[i]);
-    return st;
-}
-
 /* A product, and the buffers of a thread. */
 typedef struct work {
     const kvf__mm *mm;
@@ -213,7 +182,7 @@ static dnnl_status_t run_chunk(const work *o, const kvf__mm_prim *prim, char *ow
 
     o->mm->kernels->quantize(KVF__BF16, (uint8_t *)own, ZERO, scale,
                              row_at(KVF__BF16, o->src, first, w->K), rows, w->K);
-    KVF__DNNL_TRY(multiply(o->mm, prim, w, own, own + p->sums, own + p->scratch));
+    KVF__DNNL_TRY(kvf__mm_run_over(o->mm, prim, w, own, own + p->sums, own + p->scratch));
     o->mm->kernels->scale_sums(o->dst_type, &scaled);
     return dnnl_success;
 }

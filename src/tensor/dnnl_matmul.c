@@ -218,6 +218,10 @@ kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int6
     prim *p;
     if (M && w->scale) return kvf__int8_prepare(ctx, mm, w, M);
     if (mm->shapes[w->shape].ld) return kvf__sgemm_prepare(ctx, mm, w, M);
+    if (kvf__mm_by_rows(&mm->shapes[w->shape]))
+        return kvf__rows_prepare(
+            ctx, mm, w,
+            &(kvf__mm_key){.M = M, .dst_type = (uint16_t)dst_type, .flags = (uint16_t)flags});
     return M == 0 ? KVF_OK : kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p);
 }
 
@@ -228,6 +232,11 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
     if (M == 0) return KVF_OK;
     if (w->scale) return kvf__int8_run(ctx, mm, w, M, src, dst, dst_type, flags);
     if (mm->shapes[w->shape].ld) return kvf__sgemm_run(ctx, mm, w, M, src, dst, flags);
+    if (kvf__mm_by_rows(&mm->shapes[w->shape]))
+        return kvf__rows_run(
+            ctx, mm, w,
+            &(kvf__mm_key){.M = M, .dst_type = (uint16_t)dst_type, .flags = (uint16_t)flags}, src,
+            dst);
     KVF_TRY(kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p));
 
     dnnl_exec_arg_t args[5] = {

@@ -53,7 +53,7 @@ struct kvf__mm {
     uint64_t tick;
     const kvf__kernels *kernels;
     kvf__mm_space scratch; /* scratchpad of the running primitive */
-    kvf__mm_space own;     /* eight-bit products: a part for each thread; plain products: rows */
+    kvf__mm_space own;     /* products in chunks: a part for each thread; plain products: rows */
     kvf__mm_space packing; /* packing of eight-bit weights */
 };
 
@@ -82,9 +82,21 @@ dnnl_status_t kvf__mm_product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd,
                                  const kvf__mm_shape *s, const dnnl_memory_desc_t *weights,
                                  int64_t M, kvf__dtype dst_type, unsigned flags);
 void kvf__mm_prim_done(kvf__mm_prim *prim);
+/* Whether the products of a shape are computed in chunks of rows (dnnl_rows.c). */
+bool kvf__mm_by_rows(const kvf__mm_shape *s);
 /* Finds or makes the primitive of a product. */
 kvf_status kvf__mm_prim_get(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                             kvf__dtype dst_type, unsigned flags, kvf__mm_prim **out);
+
+/* dnnl_rows.c: kvf__mm_prepare and kvf__mm_run in chunks of rows. The key has no shape. */
+kvf_status kvf__rows_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w,
+                             const kvf__mm_key *key);
+kvf_status kvf__rows_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, const kvf__mm_key *key,
+                         const void *src, void *dst);
+/* Runs a primitive on the calling thread alone, with memory objects of its own, since those of the
+ * primitive can serve only one thread. */
+dnnl_status_t kvf__mm_run_over(const kvf__mm *mm, const kvf__mm_prim *p, const kvf__packed *w,
+                               const void *src, void *dst, void *scratch);
 
 /* dnnl_int8.c: kvf__repack, kvf__mm_prepare and kvf__mm_run for eight-bit weights. */
 kvf_status kvf__int8_weights(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,

@@ -6,7 +6,11 @@
 #include <assert.h>
 #include <string.h>
 
-enum { WITH_BIAS = 1 << 8 /* a flag besides KVF__MM_ in a key */ };
+enum {
+    WITH_BIAS = 1 << 8, /* a flag besides KVF__MM_ in a key */
+    LONG_K = 960 /* with AMX: longest inner dimension of which no product differed, for 1 to 8
+                    threads */
+};
 
 typedef kvf__mm_shape shape;
 typedef kvf__mm_key prim_key;
@@ -141,6 +145,11 @@ static kvf_status check_implementation(kvf_ctx *ctx, const_dnnl_primitive_desc_t
                      (long long)s->N);
 }
 
+bool kvf__mm_by_rows(const kvf__mm_shape *s)
+{
+    return s->act == KVF__BF16 && s->K > LONG_K && kvf__cpu_best() == KVF__CPU_AMX;
+}
+
 /* Makes the primitive of pd with its memory objects, all without data. */
 static dnnl_status_t prim_init(const kvf__mm *mm, prim *p, const_dnnl_primitive_desc_t pd)
 {
@@ -155,7 +164,7 @@ static dnnl_status_t prim_init(const kvf__mm *mm, prim *p, const_dnnl_primitive_
     return dnnl_memory_create(&p->scratch, scratch, mm->engine, DNNL_MEMORY_NONE);
 }
 
-/* Makes a primitive. An eight-bit product is run by one thread on its own chunk of rows. */
+/* Makes a primitive. That of a product in chunks of rows is run by one thread. */
 static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim **out)
 {
     const shape *s = &mm->shapes[key->shape];
@@ -164,7 +173,8 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
     kvf_status st = KVF_OK;
 
     KVF_TRY(kvf__dnnl_memory_allows(ctx));
-    const int threads = s->act == KVF__I8 ? kvf__dnnl_threads(1) : 0;
+    const bool chunks = s->act == KVF__I8 || kvf__mm_by_rows(s);
+    const int threads = chunks ? kvf__dnnl_threads(1) : 0;
     dnnl_status_t failed = kvf__mm_product_pd(mm, &pd, s, &s->weights, key->M,
                                               (kvf__dtype)key->dst_type, key->flags);
     if (failed) goto out;

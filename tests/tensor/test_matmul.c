@@ -430,16 +430,17 @@ END_TEST
 /* ---- numbers of threads ---------------------------------------------------------------------- */
 
 /* Equal bits for any number of threads. Applies to f32 with AVX2, where dnnl_sgemm.c divides the
- * products, and to f32 with AVX-512 and bf16 with AVX512-BF16 by oneDNN's brgemm. oneDNN's gemm,
- * which computes bf16 with plain AVX-512, sums in an order that depends on the threads. */
+ * products; to f32 with AVX-512 and bf16 with AVX512-BF16 by oneDNN's brgemm; and to bf16 with AMX,
+ * where dnnl_rows.c divides those with a long inner dimension. oneDNN's gemm, which computes bf16
+ * with plain AVX-512, sums in an order that depends on the threads. */
 
 /* Shapes of SmolLM2, GPT-2 and MiniLM, and some that fit no block. */
-static const struct shape WEIGHTS[] = {{576, 960},  {576, 576},  {576, 1536}, {1536, 576},
-                                       {768, 2304}, {768, 768},  {768, 1536}, {1536, 768},
-                                       {384, 1152}, {1152, 384}, {576, 4096}, {100, 333}};
+static const struct shape WEIGHTS[] = {
+    {576, 960},  {576, 576},  {576, 1536}, {1536, 576}, {768, 2304}, {768, 768},  {768, 1536},
+    {1536, 768}, {384, 1152}, {1152, 384}, {576, 4096}, {100, 333},  {992, 1536}, {1024, 576}};
 enum { N_WEIGHTS = sizeof WEIGHTS / sizeof WEIGHTS[0] };
 static const int THREADS[] = {1, 2, 3, 5, 8};
-enum { N_THREADS = sizeof THREADS / sizeof THREADS[0] };
+enum { N_THREADS = sizeof THREADS / sizeof THREADS[0], MANY = 384 /* rows of a training step */ };
 
 /* A context with its own thread count, and its results for every number of rows. */
 static uint64_t with_threads(int threads, const struct shape *s, kvf__dtype act)
@@ -452,13 +453,14 @@ static uint64_t with_threads(int threads, const struct shape *s, kvf__dtype act)
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
     ck_assert_int_eq(kvf__mm_create(ctx, &mm), KVF_OK);
     ck_assert_int_eq(kvf__hash_create(ctx, &hash), KVF_OK);
-    float *w = random_values(act, s->K * s->N, 2), *x = random_values(act, MOST_ROWS * s->K, 1);
-    float *y = floats(MOST_ROWS * s->N);
+    float *w = random_values(act, s->K * s->N, 2), *x = random_values(act, MANY * s->K, 1);
+    float *y = floats(MANY * s->N);
     ck_assert_int_eq(kvf__pack(ctx, mm, act, w, false, s->K, s->N, NULL, &packed), KVF_OK);
-    kvf__from_f32(act, x, x, MOST_ROWS * s->K);
-    for (int i = 0; i < N_ROWS; i++) {
-        ck_assert_int_eq(kvf__mm_run(ctx, mm, packed, ROWS[i], x, y, KVF__F32, 0), KVF_OK);
-        kvf__hash_add(hash, y, (size_t)(ROWS[i] * s->N) * sizeof *y);
+    kvf__from_f32(act, x, x, MANY * s->K);
+    for (int i = 0; i <= N_ROWS; i++) {
+        const int64_t M = i < N_ROWS ? ROWS[i] : MANY;
+        ck_assert_int_eq(kvf__mm_run(ctx, mm, packed, M, x, y, KVF__F32, 0), KVF_OK);
+        kvf__hash_add(hash, y, (size_t)(M * s->N) * sizeof *y);
     }
     kvf__hash_words(hash, words);
     kvf__hash_free(hash);
