@@ -110,9 +110,6 @@ kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *o, const 
                          "%s: transformers fixes the width of its feed-forward blocks: neurons are "
                          "not folded into it",
                          base->path);
-    if (d->by_layer.shape)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its layers differ: neurons are not folded into it", base->path);
     return file->prefix.P ? kvf__check_cache(ctx, o, prefix) : KVF_OK;
 }
 

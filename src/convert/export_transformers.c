@@ -80,28 +80,41 @@ static kvf_status insert(kvf_ctx *ctx, kvf__view *view, void **memory, int64_t a
     return KVF_OK;
 }
 
+/* Inserts N neurons at `at`, and N of zeros for each further time that the config's width fits into
+ * the block's (Gemma 4's double layers). */
+static kvf_status add(const making *m, const kvf__slot *slot, kvf__view *view, void **memory,
+                      int64_t at, bool by_column, const float *values)
+{
+    const kvf__desc *d = kvf__model_desc(m->base->model);
+    const int64_t N = m->neurons->shape.N, times = kvf__desc_layer(d, slot->layer).F / d->F;
+
+    for (int64_t i = 1; i < times; i++)
+        KVF_TRY(insert(m->ctx, view, memory, at, N, by_column, NULL));
+    return insert(m->ctx, view, memory, at, N, by_column, values);
+}
+
 /* Adds the neurons to a tensor of a feed-forward block; leaves others as they are. */
 static kvf_status widen(const making *m, const kvf__slot *slot, kvf__view *view, void **memory)
 {
     const kvf__neurons_layer at = kvf__neurons_at(m->neurons, slot->layer);
-    const int64_t N = m->neurons->shape.N, rows = view->dim[0];
+    const int64_t rows = view->dim[0];
     const bool by_input = slot->conv1d;
 
     switch (slot->role) {
     case KVF__W_UP:
-        return insert(m->ctx, view, memory, by_input ? view->dim[1] : rows, N, by_input,
-                      at.up ? at.up : at.key);
+        return add(m, slot, view, memory, by_input ? view->dim[1] : rows, by_input,
+                   at.up ? at.up : at.key);
     case KVF__W_GATE:
-        return insert(m->ctx, view, memory, rows, N, false, at.key);
+        return add(m, slot, view, memory, rows, false, at.key);
     case KVF__W_GATE_UP:
-        KVF_TRY(insert(m->ctx, view, memory, rows, N, false, at.up));
-        return insert(m->ctx, view, memory, rows / 2, N, false, at.key);
+        KVF_TRY(add(m, slot, view, memory, rows, false, at.up));
+        return add(m, slot, view, memory, rows / 2, false, at.key);
     case KVF__W_DOWN:
-        return insert(m->ctx, view, memory, by_input ? rows : view->dim[1], N, !by_input, at.value);
+        return add(m, slot, view, memory, by_input ? rows : view->dim[1], !by_input, at.value);
     case KVF__W_UP_BIAS:
-        return insert(m->ctx, view, memory, rows, N, false, at.bias);
+        return add(m, slot, view, memory, rows, false, at.bias);
     case KVF__W_GATE_BIAS:
-        return insert(m->ctx, view, memory, rows, N, false, NULL);
+        return add(m, slot, view, memory, rows, false, NULL);
     default:
         return KVF_OK;
     }
@@ -124,21 +137,33 @@ static kvf_status make_tensors(making *m)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Sets the width in the config, under the name that it has there. */
+/* Sets the width if the config has it under this name; returns whether it does. */
+static bool set_width(const making *m, kvf_json *config, const char *name, int64_t F)
+{
+    if (!kvf_json_get(config, name)) return false;
+    if (m->neurons) kvf_json_set(config, name, kvf_json_new_int(F));
+    return true;
+}
+
+/* Sets the width in the config, under the names that it has there. */
 static kvf_status make_config(making *m, const char *theirs)
 {
     const kvf__desc *d = kvf__model_desc(m->base->model);
-    const char *const *names = d->arch->keys->ffn.names, *name = names[0];
+    const char *const *names = d->arch->keys->ffn.names;
+    const kvf__mixer_keys *mixer = d->arch->keys->mixer;
+    const int64_t F = d->F + (m->neurons ? m->neurons->shape.N : 0);
     kvf_json *config = NULL;
+    bool named = false;
 
     KVF_TRY(kvf_json_parse(m->ctx, m->base->path, theirs, strlen(theirs), &config));
     kvf_json *inner = kvf_json_get(config, "text_config");
     kvf_json *at = kvf_json_typeof(inner) == KVF_JSON_OBJECT ? inner : config;
     for (size_t i = 0; i < 3 && names[i]; i++)
-        if (kvf_json_get(at, names[i])) name = names[i];
-    if (m->neurons) kvf_json_set(at, name, kvf_json_new_int(d->F + m->neurons->shape.N));
-    if (m->neurons && kvf_json_get(at, "decoder_ffn_dim")) /* BART: one for each stack */
-        kvf_json_set(at, "decoder_ffn_dim", kvf_json_new_int(d->F + m->neurons->shape.N));
+        named |= set_width(m, at, names[i], F);
+    if (!named && m->neurons) kvf_json_set(at, names[0], kvf_json_new_int(F));
+    set_width(m, at, "decoder_ffn_dim", F);   /* BART: one for each stack */
+    if (m->neurons && mixer && mixer->ffn[0]) /* LFM2: the width as it is */
+        kvf_json_set(at, mixer->ffn[0], kvf_json_new_bool(false));
     char *text = kvf_json_text(config, KVF_JSON_INDENT);
     const kvf_status st = text ? kvf__strdup(m->ctx, text, &m->config)
                                : kvf__fail(m->ctx, KVF_ENOMEM, "out of memory");

@@ -19,6 +19,10 @@ config olmo2 tokens "$common, \"max_position_embeddings\": 128, \"eos_token_id\"
 multipliers='"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "attention_multiplier": 0.3, "logits_scaling": 1.5'
 config granite tokens "$common, $multipliers, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
 config granitemoehybrid tokens "$common, $multipliers, \"shared_intermediate_size\": 64, \"num_local_experts\": 0, \"layer_types\": [\"attention\", \"attention\"], \"max_position_embeddings\": 128, \"eos_token_id\": 257"
+config gemma4_text tokens "$(echo "$common" | sed "s/layers\": 2/layers\": 4/"), \"num_key_value_heads\": 2, \"head_dim\": 8, \"global_head_dim\": 16, \"sliding_window\": 16, \"num_kv_shared_layers\": 2, \"use_double_wide_mlp\": true, \"hidden_size_per_layer_input\": 8, \"vocab_size_per_layer_input\": 258, \"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\", \"full_attention\"], \"max_position_embeddings\": 128, \"bos_token_id\": 256, \"eos_token_id\": 257"
+hybrid="$common, \"num_key_value_heads\": 2, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
+config lfm2 tokens "$hybrid, \"block_ff_dim\": 96, \"block_multiple_of\": 64, \"layer_types\": [\"conv\", \"full_attention\"]"
+config qwen3_5_text tokens "$hybrid, \"head_dim\": 8, \"full_attention_interval\": 2, \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, \"linear_key_head_dim\": 8, \"linear_value_head_dim\": 12"
 config t5 tokens '"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 257'
 for i in 1 2 3 4 5 6 7 8; do
     printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>class.tsv
