@@ -99,7 +99,7 @@ typedef struct kvf_export_options {
     const char *base_id; /* peft, hub-repo: Hub id or existing folder from which transformers loads
                             the base (else EUSAGE); NULL: the base's name, which transformers may
                             not find */
-    const char *base;    /* llamacpp: the GGUF that the engine runs */
+    const char *base;    /* llamacpp, gguf: the GGUF that the engine runs; transformers: the base */
     /* Engine settings. NULL, 0: the defaults in KVF_EXPORT_ENGINES. */
     const char *engine;          /* llamacpp, mlx; NULL: the first of its format */
     const char *state_version;   /* llamacpp: "3", "4" */
@@ -125,7 +125,8 @@ typedef struct kvf_export_options {
  * - transformers: a folder for AutoModel... of `base` with the virtual neurons of a prefix folded
  * into its feed-forward matrices, or of a base at `path` without `base`.
  * - gguf: the GGUF `base` with the virtual neurons of a prefix in its feed-forward matrices; with
- * keys and values a folder of that GGUF and what llamacpp makes.
+ * keys and values a folder of that GGUF and what llamacpp makes. With a GGUF at `path` and `lora`,
+ * or a base file at `path` that was trained on `base`: the GGUF with those weights.
  * - hub-repo: a folder for `hf upload`: a prefix file as prefix.h5, its tensor as
  * prefix.safetensors and the files of peft, as far as they can hold it, and a model card.
  * - tokenizer: a folder for AutoTokenizer. For a GGUF, tokenizer.json and tokenizer_config.json are

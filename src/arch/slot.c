@@ -210,24 +210,49 @@ kvf_status kvf__slot_outputs(kvf_ctx *ctx, const kvf__slot *weight, int64_t firs
     return KVF_OK;
 }
 
+/* Returns the place in Hugging Face's order of element i of a GGUF's n values. */
+static int64_t untiled(const kvf__slot *slot, int64_t i, int64_t n)
+{
+    const struct kvf__tiles *t = &slot->tiles;
+
+    if (!t->keys || i < t->before) return i;
+    const int64_t inner = (n - t->before) / (t->outer * t->heads), each = t->heads / t->keys;
+    const int64_t unit = (i - t->before) / inner, head = unit % t->heads;
+    const int64_t of_key = head / t->keys, key = head % t->keys;
+    return i + (key * each + of_key - head) * inner;
+}
+
 /* Puts value heads into Hugging Face's order. */
 static kvf_status untile(kvf_ctx *ctx, const kvf__slot *slot, int64_t n, float *values)
 {
-    const struct kvf__tiles *t = &slot->tiles;
-    const int64_t inner = (n - t->before) / (t->outer * t->heads), each = t->heads / t->keys;
-    const size_t head = (size_t)inner * sizeof *values;
     float *tiled = NULL;
 
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *tiled, &tiled));
     memcpy(tiled, values, (size_t)n * sizeof *tiled);
-    for (int64_t o = 0; o < t->outer; o++)
-        for (int64_t h = 0; h < t->heads; h++) {
-            const int64_t first = t->before + o * t->heads * inner;
-            const int64_t from = h % each * t->keys + h / each;
-            memcpy(values + first + h * inner, tiled + first + from * inner, head);
-        }
+    for (int64_t i = 0; i < n; i++)
+        values[untiled(slot, i, n)] = tiled[i];
     kvf__free(tiled);
     return KVF_OK;
+}
+
+void kvf__slot_to_file(const kvf__slot *slot, const float *plain, float *out)
+{
+    const bool vector = slot->view.rank < 2;
+    const int64_t columns = kvf__slot_columns(slot), n = kvf__slot_rows(slot) * columns;
+    const int64_t rows = vector ? n : kvf__slot_rows(slot), width = vector ? 1 : columns;
+
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t from = row, to = row;
+        if (slot->by_head && !slot->file_by_head) from = by_head_index(slot, row, rows);
+        if (slot->permuted_heads) to = file_index(slot, row, rows);
+        memcpy(out + to * width, plain + from * width, (size_t)width * sizeof *out);
+    }
+    for (int64_t i = 0; slot->tiles.keys && i < n; i++)
+        out[i] = plain[untiled(slot, i, n)];
+    for (int64_t i = 0; slot->one < 0 && i < n; i++)
+        out[i] += 1;
+    for (int64_t i = 0; slot->minus_exp && i < n; i++)
+        out[i] = -expf(out[i]);
 }
 
 kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out)

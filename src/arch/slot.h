@@ -26,6 +26,9 @@ const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* 
 /* Reads a whole slot as f32 with rows (or elements of a bias) as in Hugging Face, which differs
  * from kvf__slot_read for by_head and one. */
 void kvf__slot_read_hf(const kvf__slot *slot, float *out);
+/* Puts all values of a GGUF's weight, given as kvf__slot_plain reads them, into the form and order
+ * of the file. */
+void kvf__slot_to_file(const kvf__slot *slot, const float *plain, float *out);
 
 /* Reads elements from .. from + n - 1 of a row. scratch: room for n + 2 blocks of the slot's type
  * (KVF__SLOT_SLACK covers all). */

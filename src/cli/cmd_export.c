@@ -19,13 +19,15 @@ static const kvf__option_row OPTIONS[] = {
      "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm; "
      "tokenizer: a folder for AutoTokenizer, from a base such as a GGUF; transformers: the base "
      "with the virtual neurons of the prefix in its matrices, or a base file or GGUF alone; gguf: "
-     "the GGUF with the virtual neurons in its matrices; hub-repo: a folder for hf upload"},
+     "the GGUF with the virtual neurons in its matrices, or with the weights of a trained base; "
+     "hub-repo: a folder for hf upload"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
      "peft, mlx, hub-repo: Hub id or folder of the base, used by AutoPeftModelFor... or mlx-lm to "
      "load it"},
     {"base", "MODEL.gguf", "", KVF_TEXT, AT(base),
-     "llamacpp: base file that the engine runs; transformers, gguf: base of the prefix"},
+     "llamacpp: base file that the engine runs; transformers, gguf: base of the prefix, or on "
+     "which FILE, a base, was trained"},
     CLI_LORA(AT(lora)),
     {"engine", KVF_EXPORT_ENGINES, "llama-server; mlx-lm", KVF_WORD, AT(engine),
      "llamacpp, mlx: program that will load the cache; mlx-lm-0.31.3: that release and earlier "
@@ -38,8 +40,10 @@ static const kvf__option_row OPTIONS[] = {
      "llamacpp: number of sequences of a cache that is not unified"},
     {"dtype", "f16|f32", "f16; mlx: f32", KVF_WORD, AT(dtype),
      "llamacpp, mlx: type of keys and values in the engine's cache"},
-    {"ffn-type", "q8_0|f16|f32", "the base's", KVF_WORD, AT(ffn_type),
-     "gguf: type in which the matrices of the feed-forward blocks are stored"},
+    {"ffn-type", "q8_0|f16|f32", "the base's; f16 for quantized matrices that training changed",
+     KVF_WORD, AT(ffn_type),
+     "gguf: type in which the matrices of the feed-forward blocks, or all that training changed, "
+     "are stored"},
     CLI_CHECKPOINT(AT(checkpoint), "state of a run file to use"),
     {"head", "NAME", "", KVF_TEXT, AT(head),
      "task whose head to export, for a file of several tasks"},

@@ -70,7 +70,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
         const char *words;
     } rows[] = {{"base-id", o->base_id, PEFT | MLX | HUB, "peft, mlx and hub-repo"},
                 {"base", o->base, LLAMACPP | FOLDER | GGUF, "llamacpp, transformers and gguf"},
-                {"lora", o->lora, LLAMACPP | FOLDER, "llamacpp and transformers"},
+                {"lora", o->lora, LLAMACPP | FOLDER | GGUF, "llamacpp, transformers and gguf"},
                 {"ffn-type", o->ffn_type, GGUF, "gguf"},
                 {"engine", o->engine, LLAMACPP | MLX | GGUF, "llamacpp, mlx and gguf"},
                 {"state-version", o->state_version, LLAMACPP | GGUF, "llamacpp and gguf"},
@@ -145,6 +145,41 @@ kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
     KVF__RETURN(ctx, export_open(ctx, prefix, options));
 }
 
+/* Whether the file to export as a GGUF is a base: a GGUF, or a base file. */
+static bool is_base(kvf_ctx *ctx, const kvf_export_options *options)
+{
+    kvf__file_kind form = KVF__FILE_UNKNOWN;
+    kvf__kind kind = KVF__KIND_ANY;
+
+    if (options->format != KVF_EXPORT_GGUF) return false;
+    if (kvf__file_kind_of(ctx, options->path, &form)) return false;
+    if (form != KVF__FILE_HDF5) return form == KVF__FILE_GGUF;
+    return !kvf__kind_of(ctx, options->path, &kind) && kind == KVF__KIND_BASE;
+}
+
+/* A GGUF needs a LoRA; a base file the GGUF. */
+static kvf_status check_trained(kvf_ctx *ctx, const kvf_export_options *o)
+{
+    kvf__file_kind form = KVF__FILE_UNKNOWN;
+
+    KVF_TRY(kvf__file_kind_of(ctx, o->path, &form));
+    if (form == KVF__FILE_GGUF && (!o->lora || o->base))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: is a GGUF: give --lora to fold one in, and no --base", o->path);
+    if (form != KVF__FILE_GGUF && (o->lora || !o->base))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: is a base: give --base MODEL.gguf, the file on which it was trained, "
+                         "and no --lora",
+                         o->path);
+    if (!o->engine && !o->state_version && !o->flash_attention && !o->streams && !o->dtype &&
+        !o->checkpoint)
+        return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "%s: is a base, so there is no state for --engine, --state-version, "
+                     "--flash-attention, --streams, --dtype or --checkpoint",
+                     o->path);
+}
+
 static kvf_status export(kvf_ctx *ctx, const kvf_export_options *options)
 {
     kvf_prefix *prefix = NULL;
@@ -154,6 +189,10 @@ static kvf_status export(kvf_ctx *ctx, const kvf_export_options *options)
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->path, options->base));
     if (options->format == KVF_EXPORT_TOKENIZER) return kvf__export_tokenizer(ctx, options);
     if (options->format == KVF_EXPORT_TRANSFORMERS) return kvf__export_transformers(ctx, options);
+    if (is_base(ctx, options)) {
+        KVF_TRY(check_trained(ctx, options));
+        return kvf__export_gguf_trained(ctx, options);
+    }
     kvf_status st = open_exportable(ctx, options, &prefix);
     if (!st) st = write_prefix(ctx, options, prefix);
     kvf_prefix_free(prefix);

@@ -90,6 +90,15 @@ kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *opti
 /* Writes the base, a GGUF, with the neurons in its matrices (export_gguf.c). content: a
  * kvf__llama_export. */
 kvf_status kvf__write_wide_gguf(kvf_ctx *ctx, const char *path, bool force, const void *content);
+/* Writes a GGUF with the weights of a trained base (export_gguf_trained.c). */
+kvf_status kvf__export_gguf_trained(kvf_ctx *ctx, const kvf_export_options *options);
+/* Sets the type in which a tensor is stored, which is its own unless one is asked for by name.
+ * EUNSUPPORTED: its rows cannot be. */
+kvf_status kvf__gguf_store_as(kvf_ctx *ctx, const char *where, const char *name, const char *asked,
+                              kvf__view *view);
+/* Writes n values in the type. ENUMERIC: it cannot store one. */
+kvf_status kvf__gguf_encode(kvf_ctx *ctx, const char *name, kvf__dtype dtype, const float *values,
+                            int64_t n, uint8_t *out);
 /* Refuses what an ordinary model, and a cache beside it, cannot hold. */
 kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *options,
                                const kvf_prefix *prefix, const kvf_base *base);

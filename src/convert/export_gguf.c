@@ -44,11 +44,9 @@ static bool by_column(const kvf__slot *slot)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Sets the type of a matrix or bias. */
-static kvf_status set_dtype(kvf_ctx *ctx, const wide *w, size_t i)
+kvf_status kvf__gguf_store_as(kvf_ctx *ctx, const char *where, const char *name, const char *asked,
+                              kvf__view *view)
 {
-    const char *asked = w->options->ffn_type, *name = w->base->weights.table.items[i].name;
-    kvf__view *view = &w->views[i];
     const long long row = view->dim[view->rank - 1];
 
     if (asked && view->rank == 2)
@@ -60,12 +58,12 @@ static kvf_status set_dtype(kvf_ctx *ctx, const wide *w, size_t i)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: tensor \"%s\" has type %s, which is not written: --ffn-type q8_0 "
                          "stores all matrices of the feed-forward blocks in that type",
-                         w->base->path, name, type);
+                         where, name, type);
     if (row % kvf__dtype_block(view->dtype) == 0) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
                      "%s: tensor \"%s\" has rows of %lld values, which are no whole blocks of %s: "
                      "use --ffn-type f16",
-                     w->base->path, name, row, type);
+                     where, name, row, type);
 }
 
 /* Finds the slots of the file's tensors and their types, and grows N to whole blocks. */
@@ -79,7 +77,8 @@ static kvf_status find_slots(kvf_ctx *ctx, wide *w)
             if (slots->items[s].view.data == w->views[i].data && is_widened(slots->items[s].role))
                 w->slots[i] = &slots->items[s];
         if (!w->slots[i]) continue;
-        KVF_TRY(set_dtype(ctx, w, i));
+        KVF_TRY(kvf__gguf_store_as(ctx, w->base->path, w->base->weights.table.items[i].name,
+                                   w->options->ffn_type, &w->views[i]));
         const int64_t block = by_column(w->slots[i]) ? kvf__dtype_block(w->views[i].dtype) : 1;
         w->N = (w->N + block - 1) / block * block;
     }
@@ -100,17 +99,22 @@ static void widen_views(const wide *w)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+kvf_status kvf__gguf_encode(kvf_ctx *ctx, const char *name, kvf__dtype dtype, const float *values,
+                            int64_t n, uint8_t *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(values[i]) < kvf__dtype_limit(dtype)))
+            return kvf__fail(ctx, KVF_ENUMERIC, "%s holds %g, which type %s cannot store", name,
+                             (double)values[i], kvf__dtype_name(dtype));
+    kvf__from_f32(dtype, values, out, n);
+    return KVF_OK;
+}
+
 /* Appends n values of the row. */
 static kvf_status encode(tensor *t, int64_t n)
 {
-    const int64_t block = kvf__dtype_block(t->dtype);
-
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabsf(t->row[i]) < kvf__dtype_limit(t->dtype)))
-            return kvf__fail(t->ctx, KVF_ENUMERIC, "%s holds %g, which type %s cannot store",
-                             t->slot->name, (double)t->row[i], kvf__dtype_name(t->dtype));
-    kvf__from_f32(t->dtype, t->row, t->to, n);
-    t->to += (size_t)(n / block) * kvf__dtype_block_bytes(t->dtype);
+    KVF_TRY(kvf__gguf_encode(t->ctx, t->slot->name, t->dtype, t->row, n, t->to));
+    t->to += (size_t)(n / kvf__dtype_block(t->dtype)) * kvf__dtype_block_bytes(t->dtype);
     return KVF_OK;
 }
 

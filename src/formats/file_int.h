@@ -73,7 +73,7 @@ kvf_status kvf__gguf_ints(kvf_ctx *ctx, const kvf__weights *weights, const char 
 /* Writes an open GGUF again, whole or not at all, with another number in its metadata and other
  * tensors. EUNSUPPORTED: the key is not one whole number. */
 typedef struct kvf__gguf_change {
-    const char *key;
+    const char *key; /* NULL: the metadata is kept as it is */
     uint64_t value;
     const kvf__view *views; /* [table.n], types and shapes; data NULL: `make` writes the bytes */
     kvf_status (*make)(kvf_ctx *ctx, const void *user, size_t i, uint8_t *out);

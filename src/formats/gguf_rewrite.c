@@ -64,8 +64,14 @@ static kvf_status make_infos(const rewriting *w, kvf__buf *out)
 static kvf_status put_head(const rewriting *w, kvf__buf *key, kvf__buf *infos)
 {
     const uint8_t *bytes = w->old->maps[0].data, *end = bytes + w->old->metadata_bytes;
-    const uint64_t n = strlen(w->change->key);
+    const uint64_t n = w->change->key ? strlen(w->change->key) : 0;
 
+    if (!n) {
+        KVF_TRY(make_infos(w, infos));
+        KVF_TRY(put(w, bytes, w->old->metadata_bytes));
+        KVF_TRY(put(w, infos->data, infos->n));
+        return pad(w, w->old->metadata_bytes + infos->n);
+    }
     KVF_TRY(kvf__buf_add(w->ctx, key, &n, 8));
     KVF_TRY(kvf__buf_add(w->ctx, key, w->change->key, n));
     const uint8_t *at = memmem(bytes, w->old->metadata_bytes, key->data, key->n);

@@ -9,7 +9,7 @@
 run 0 merge whole.h5 --out whole-p.h5
 run 0 merge alone.h5 --out alone-p.h5
 
-for base in llama gpt2 gpt_neox gemma2 granite granitemoehybrid modernbert; do
+for base in llama gpt2 gpt_neox gemma2 gemma4_text granite granitemoehybrid lfm2 qwen3_5_text modernbert; do
     data=lm.jsonl task=lm
     [ $base = modernbert ] && data=class.tsv task=seq-cls
     run 0 train --base $base.h5 --data $data --task $task --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out run.h5
@@ -56,6 +56,48 @@ for folder in folded full; do
     value loss >want
     awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' want got || fail "$folder: loss $(cat got), want $(cat want)"
 done
+# a GGUF with a LoRA in it, and one trained as a whole: the same loss, other tensors unchanged
+for gguf in bpe neox; do
+    gguf=$SOURCE/tests/golden/gguf_$gguf.gguf
+    run 0 train --base "$gguf" --data lm.jsonl --method full --steps 2 --lr 1e-3 --precision f32 --threads 2 --quiet --out tuned.h5 --force
+    run 0 merge tuned.h5 --base "$gguf" --out tuned-base.h5 --force
+    run 0 eval --base tuned-base.h5 --data lm.jsonl --threads 2 --precision f32 --json
+    value loss >want
+    for type in own f32 q8_0; do
+        asked=
+        [ $type = own ] || asked="--ffn-type $type"
+        # shellcheck disable=SC2086 # words
+        run 0 export tuned-base.h5 --format gguf --base "$gguf" --out tuned.gguf --force $asked
+        run 0 eval --base tuned.gguf --data lm.jsonl --threads 2 --precision f32 --json
+        value loss >got
+        case $type in f32) most=1e-5 ;; own) most=0.02 ;; q8_0) most=0.1 ;; esac
+        awk -v most=$most 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < most && d > -most) }' want got ||
+            fail "$gguf, $type: the trained GGUF has loss $(cat got), want $(cat want)"
+    done
+done
+bpe=$SOURCE/tests/golden/gguf_bpe.gguf
+run 0 export "$bpe" --lora lora --format gguf --ffn-type f32 --out folded.gguf
+run 0 eval --base folded.gguf --data lm.jsonl --threads 2 --precision f32 --json
+value loss >got
+run 0 eval --base "$bpe" --lora lora --data lm.jsonl --threads 2 --precision f32 --json
+value loss >want
+awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' want got || fail "GGUF with a LoRA: loss $(cat got), want $(cat want)"
+run 0 inspect folded.gguf
+has out 'blk.0.attn_q.weight  *\[32, 32\]  *f32 '
+has out 'blk.0.attn_output.weight  *\[32, 32\]  *q4_1 '
+run 2 export "$bpe" --format gguf --out x.gguf
+has err 'gguf_bpe.gguf: is a GGUF: give --lora to fold one in, and no --base'
+run 2 export tuned-base.h5 --format gguf --out x.gguf
+has err 'tuned-base.h5: is a base: give --base MODEL.gguf'
+run 2 export tuned-base.h5 --format gguf --base model --out x.gguf
+has err '.*--base model: want the GGUF that the base was trained on'
+run 1 export tuned-base.h5 --format gguf --base "$bpe" --out x.gguf
+has err 'tuned-base.h5: .*: it was not trained on'
+run 2 export tuned-base.h5 --format gguf --base "$bpe" --engine mlx-lm --out x.gguf
+has err 'tuned-base.h5: is a base, so there is no state for --engine'
+run 1 export "$bpe" --lora lora --format gguf --out folded.gguf
+has err 'folded.gguf: exists (use --force to replace it)$'
+absent x.gguf
 run 1 export full.h5 --format transformers --base model --out x
 has err 'full.h5: trains the whole base: merge it'
 run 0 export whole-p.h5 --format transformers --base llama.h5 --out both # with keys and values: a cache

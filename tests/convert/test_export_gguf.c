@@ -1,9 +1,13 @@
-/* Virtual neurons folded into a GGUF: the bytes of every old row are found again, and new rows and
- * columns hold the neurons within the error of their type, then zeros. cli_neurons compares losses.
- */
+/* GGUFs written again. With virtual neurons the bytes of every old row are found again, and new
+ * rows and columns hold the neurons within the error of their type, then zeros. With the weights of
+ * a trained base the values are those, and unchanged tensors keep their bytes. cli_neurons_fold
+ * compares losses. */
 #include "ck.h"
 #include "file_int.h"
+#include "infile.h"
 #include "open_prefix.h"
+#include "slot.h"
+#include "toy_lora.h"
 
 #include <kvfold/io.h>
 
@@ -132,11 +136,130 @@ START_TEST(old_bytes_stay_and_new_ones_are_the_neurons)
 }
 END_TEST
 
+/* ---- trained bases --------------------------------------------------------------------------- */
+
+/* Reads a weight in Hugging Face's form as f32 [n]. */
+static float *plain(const kvf__slot *slot, int64_t *n)
+{
+    void *memory = NULL;
+    kvf__view view;
+
+    ck_assert_int_eq(kvf__slot_plain(ctx, slot, &memory, &view), KVF_OK);
+    *n = kvf__view_count(&view);
+    float *values = malloc((size_t)*n * sizeof *values);
+    kvf__to_f32(view.dtype, view.data, values, *n);
+    kvf__free(memory);
+    return values;
+}
+
+static kvf_base *open_base(const char *path, const char *lora)
+{
+    const kvf_base_options options = {.precision = KVF_PRECISION_F32, .lora = lora};
+    kvf_base *base = NULL;
+
+    ck_assert_msg(!kvf_base_open(ctx, path, &options, &base), "%s", kvf_ctx_error(ctx));
+    return base;
+}
+
+/* GGUFs whose values have another order or form than in Hugging Face. */
+static const char *const FORMS[] = {"gguf_bpe",      "gguf_neox",       "gguf_spm",
+                                    "model_gemma3/", "model_gpt_neox/", "model_lfm2/",
+                                    "model_phi3/",   "model_qwen3_5/",  "model_smollm3/",
+                                    "model_t5/",     "model_granite/"};
+
+START_TEST(order_and_form_of_the_file_come_back)
+{
+    char path[64];
+    kvf__weights weights = {0};
+    kvf__desc desc = {0};
+    kvf__slots slots = {0};
+
+    snprintf(path, sizeof path, "tests/golden/%s%s.gguf", FORMS[_i],
+             strchr(FORMS[_i], '/') ? "model" : "");
+    ck_assert_int_eq(kvf__gguf_open(ctx, ck_source(path), &weights), KVF_OK);
+    ck_assert_int_eq(kvf__desc_from_gguf(ctx, path, weights.meta, &weights.table, &desc), KVF_OK);
+    ck_assert_int_eq(kvf__bind(ctx, path, &desc, &weights.table, &slots), KVF_OK);
+    for (size_t s = 0; s < slots.n; s++) {
+        const kvf__slot *slot = &slots.items[s];
+        int64_t n;
+        float *values = plain(slot, &n), *in_file = malloc((size_t)n * sizeof *in_file),
+              *want = malloc((size_t)n * sizeof *want);
+        kvf__to_f32(slot->view.dtype, slot->view.data, want, n);
+        kvf__slot_to_file(slot, values, in_file);
+        for (int64_t i = 0; i < n; i++) /* an exponential and sums with 1 are rounded */
+            ck_assert_msg(fabsf(in_file[i] - want[i]) <= 1e-6f * fabsf(want[i]) + 1e-7f,
+                          "%s: [%d] is %g, want %g", slot->name, (int)i, (double)in_file[i],
+                          (double)want[i]);
+        free(values);
+        free(in_file);
+        free(want);
+    }
+    kvf__slots_done(&slots);
+    kvf__desc_done(&desc);
+    kvf__weights_close(&weights);
+}
+END_TEST
+
+START_TEST(a_lora_is_folded_in)
+{
+    char lora[512];
+    const char *path = ck_source("tests/golden/gguf_spm.gguf");
+
+    snprintf(lora, sizeof lora, "%s/lora", ck_tmpdir());
+    ck_assert_int_eq(toy_lora(ctx, lora, 5), KVF_OK);
+    const kvf_export_options options = {.path = path,
+                                        .out = out,
+                                        .format = KVF_EXPORT_GGUF,
+                                        .lora = lora,
+                                        .ffn_type = "f32",
+                                        .force = true};
+    ck_assert_msg(!kvf_export(ctx, &options), "%s", kvf_ctx_error(ctx));
+    kvf_base *with = open_base(path, lora), *written = open_base(out, NULL);
+    for (size_t s = 0; s < with->slots.n; s++) {
+        const kvf__slot *a = &with->slots.items[s], *b = &written->slots.items[s];
+        int64_t n, m;
+        float *want = plain(a, &n), *got = plain(b, &m);
+        ck_assert_int_eq(n, m);
+        ck_assert_mem_eq(got, want, (size_t)n * sizeof *got);
+        if (!a->add) ck_assert_mem_eq(b->view.data, a->view.data, kvf__view_bytes(&a->view));
+        free(want);
+        free(got);
+    }
+    kvf_base_free(with);
+    kvf_base_free(written);
+}
+END_TEST
+
+START_TEST(an_unchanged_base_file_gives_the_same_gguf)
+{
+    char file[512], kind[16];
+    kvf__buf want = {0}, got = {0};
+    const char *path = ck_source("tests/golden/gguf_bpe.gguf");
+
+    snprintf(file, sizeof file, "%s/base.h5", ck_tmpdir());
+    const kvf_import_options import = {.path = path, .out = file, .force = true};
+    ck_assert_msg(!kvf_import(ctx, &import, kind), "%s", kvf_ctx_error(ctx));
+    const kvf_export_options options = {
+        .path = file, .out = out, .format = KVF_EXPORT_GGUF, .base = path, .force = true};
+    ck_assert_msg(!kvf_export(ctx, &options), "%s", kvf_ctx_error(ctx));
+    ck_assert_int_eq(kvf__read_file(ctx, path, 1 << 20, &want), KVF_OK);
+    ck_assert_int_eq(kvf__read_file(ctx, out, 1 << 20, &got), KVF_OK);
+    ck_assert_uint_eq(got.n, want.n);
+    ck_assert_mem_eq(got.data, want.data, want.n);
+    kvf__buf_done(&want);
+    kvf__buf_done(&got);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("export_gguf");
     TCase *core = ck_case(suite, "core", setup, teardown, 30);
     tcase_add_loop_test(core, old_bytes_stay_and_new_ones_are_the_neurons, 0,
                         sizeof CASES / sizeof CASES[0]);
+    tcase_add_loop_test(core, order_and_form_of_the_file_come_back, 0,
+                        sizeof FORMS / sizeof FORMS[0]);
+    tcase_add_test(core, a_lora_is_folded_in);
+    tcase_add_test(core, an_unchanged_base_file_gives_the_same_gguf);
     return ck_main(suite);
 }
