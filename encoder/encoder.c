@@ -94,6 +94,15 @@ static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_sha
     return kvf__carve_block(ctx, lay, encoder, &encoder->memory);
 }
 
+/* Returns the hidden width of the neurons' part. Its last layer emits three vectors of width C for
+ * each layer, so with the full width it would be most of the memory of a run. N outputs need at
+ * least N hidden units; twice as many keep the solve for the start well conditioned. */
+static int64_t hidden_of_neurons(int64_t M, int64_t N)
+{
+    const int64_t least = M / 4 > 2 * N ? M / 4 : 2 * N;
+    return least < M ? least : M;
+}
+
 /* Builds the second part. */
 static kvf_status build_neurons(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
                                 kvf__encoder *encoder)
@@ -102,6 +111,7 @@ static kvf_status build_neurons(kvf_ctx *ctx, const char *method, const kvf__enc
     if (!shape->neurons.N) return KVF_OK;
     own.P = shape->neurons.N;
     own.C = shape->neurons.C;
+    own.M = hidden_of_neurons(shape->M, shape->neurons.N);
     KVF_TRY(kvf__alloc(ctx, sizeof *encoder->next, &encoder->next));
     encoder->next->emits_neurons = true;
     return build(ctx, method, &own, encoder->next);
