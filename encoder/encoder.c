@@ -111,7 +111,7 @@ static kvf_status build_neurons(kvf_ctx *ctx, const char *method, const kvf__enc
     if (!shape->neurons.N) return KVF_OK;
     own.P = shape->neurons.N;
     own.C = shape->neurons.C;
-    own.M = hidden_of_neurons(shape->M, shape->neurons.N);
+    own.M = shape->neurons_M ? shape->neurons_M : hidden_of_neurons(shape->M, shape->neurons.N);
     KVF_TRY(kvf__alloc(ctx, sizeof *encoder->next, &encoder->next));
     encoder->next->emits_neurons = true;
     return build(ctx, method, &own, encoder->next);

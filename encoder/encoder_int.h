@@ -23,6 +23,7 @@ typedef struct kvf__encoder_shape {
     /* `mlp` and `direct`: virtual neurons emitted by a second part of the encoder, with N in place
      * of P and parameters named "neurons.*". N = 0: none. With them P may be 0. */
     kvf__neuron_shape neurons;
+    int64_t neurons_M; /* hidden width of that part of `mlp`; 0: from M and N */
     /* Projections of the base with L layers and P positions, if kvf__encoder_needs_projections.
      * create takes ownership and empties *projections, even on failure. */
     kvf__kv_projections *projections;

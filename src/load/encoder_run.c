@@ -33,15 +33,16 @@ static const struct {
     const char *name, *form;
     int dim;
 } WIDTHS[] = {{"transform.0.weight", NULL, 0},
-              {"neurons.transform.0.weight", NULL, 0}, /* of neurons alone */
               {"lstm_head.weight_hh_l0", "lstm", 1},
               {"mlp_head.0.weight", "mlp", 0}};
 
-/* Reads M, form and C from a parameter list; 0 and NULL if absent. */
+/* Reads hidden widths, form and C from a parameter list; 0 and NULL if absent. */
 static void read_widths(const kvf__params *params, kvf__encoder_shape *shape)
 {
     const kvf__param *embedding = kvf__params_find(params, "embedding.weight");
+    const kvf__param *neurons = kvf__params_find(params, "neurons.transform.0.weight");
     if (embedding && embedding->rank == 2) shape->C = embedding->dim[1];
+    if (neurons && neurons->rank == 2) shape->neurons_M = neurons->dim[0];
     for (size_t i = 0; i < sizeof WIDTHS / sizeof WIDTHS[0]; i++) {
         const kvf__param *param = kvf__params_find(params, WIDTHS[i].name);
         if (!param || param->rank != 2) continue;
