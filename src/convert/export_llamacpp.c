@@ -99,6 +99,11 @@ kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *o, const 
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: has no virtual neurons (--ffn-length) to fold into the base",
                          o->path);
+    if (o->lora && o->format == KVF_EXPORT_GGUF)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: write the GGUF with the LoRA first (export %s --lora), then fold the "
+                         "neurons into that",
+                         o->path, base->path);
     if (file->prefix.log_weight)
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has log-weights, which no model holds",
                          o->path);

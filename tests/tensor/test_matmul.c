@@ -442,8 +442,10 @@ enum { N_WEIGHTS = sizeof WEIGHTS / sizeof WEIGHTS[0] };
 static const int THREADS[] = {1, 2, 3, 5, 8};
 enum { N_THREADS = sizeof THREADS / sizeof THREADS[0], MANY = 384 /* rows of a training step */ };
 
-/* A context with its own thread count, and its results for every number of rows. */
-static uint64_t with_threads(int threads, const struct shape *s, kvf__dtype act)
+/* A context with its own thread count, and its results for every number of rows. x is of the type
+ * act. */
+static uint64_t with_threads(int threads, const struct shape *s, kvf__dtype act, const float *w,
+                             const void *x)
 {
     const kvf_ctx_options options = {.threads = threads};
     kvf__hash *hash = NULL;
@@ -453,10 +455,8 @@ static uint64_t with_threads(int threads, const struct shape *s, kvf__dtype act)
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
     ck_assert_int_eq(kvf__mm_create(ctx, &mm), KVF_OK);
     ck_assert_int_eq(kvf__hash_create(ctx, &hash), KVF_OK);
-    float *w = random_values(act, s->K * s->N, 2), *x = random_values(act, MANY * s->K, 1);
     float *y = floats(MANY * s->N);
     ck_assert_int_eq(kvf__pack(ctx, mm, act, w, false, s->K, s->N, NULL, &packed), KVF_OK);
-    kvf__from_f32(act, x, x, MANY * s->K);
     for (int i = 0; i <= N_ROWS; i++) {
         const int64_t M = i < N_ROWS ? ROWS[i] : MANY;
         ck_assert_int_eq(kvf__mm_run(ctx, mm, packed, M, x, y, KVF__F32, 0), KVF_OK);
@@ -465,8 +465,6 @@ static uint64_t with_threads(int threads, const struct shape *s, kvf__dtype act)
     kvf__hash_words(hash, words);
     kvf__hash_free(hash);
     kvf__packed_free(packed);
-    free(w);
-    free(x);
     free(y);
     return words[0];
 }
@@ -478,10 +476,14 @@ START_TEST(products_at_any_number_of_threads)
     const struct shape *s = &WEIGHTS[_i % N_WEIGHTS];
     ck_need(kvf__cpu_best() >= (act == KVF__F32 ? KVF__CPU_AVX2 : KVF__CPU_AVX512_BF16),
             "oneDNN divides these products by threads on this CPU");
-    const uint64_t want = with_threads(1, s, act);
+    float *w = random_values(act, s->K * s->N, 2), *x = random_values(act, MANY * s->K, 1);
+    kvf__from_f32(act, x, x, MANY * s->K);
+    const uint64_t want = with_threads(1, s, act, w, x);
     for (int t = 1; t < N_THREADS; t++)
-        ck_assert_msg(with_threads(THREADS[t], s, act) == want, "[%d, %d] %s at %d threads",
+        ck_assert_msg(with_threads(THREADS[t], s, act, w, x) == want, "[%d, %d] %s at %d threads",
                       (int)s->K, (int)s->N, kvf__dtype_name(act), THREADS[t]);
+    free(w);
+    free(x);
 }
 END_TEST
 
