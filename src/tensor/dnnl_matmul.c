@@ -219,9 +219,7 @@ kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int6
     if (M && w->scale) return kvf__int8_prepare(ctx, mm, w, M);
     if (mm->shapes[w->shape].ld) return kvf__sgemm_prepare(ctx, mm, w, M);
     if (kvf__mm_by_rows(&mm->shapes[w->shape]))
-        return kvf__rows_prepare(
-            ctx, mm, w,
-            &(kvf__mm_key){.M = M, .dst_type = (uint16_t)dst_type, .flags = (uint16_t)flags});
+        return kvf__rows_prepare(ctx, mm, w, M, dst_type, flags);
     return M == 0 ? KVF_OK : kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p);
 }
 
@@ -233,25 +231,13 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
     if (w->scale) return kvf__int8_run(ctx, mm, w, M, src, dst, dst_type, flags);
     if (mm->shapes[w->shape].ld) return kvf__sgemm_run(ctx, mm, w, M, src, dst, flags);
     if (kvf__mm_by_rows(&mm->shapes[w->shape]))
-        return kvf__rows_run(
-            ctx, mm, w,
-            &(kvf__mm_key){.M = M, .dst_type = (uint16_t)dst_type, .flags = (uint16_t)flags}, src,
-            dst);
+        return kvf__rows_run(ctx, mm, w, M, src, dst, dst_type, flags);
     KVF_TRY(kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p));
 
-    dnnl_exec_arg_t args[5] = {
-        {DNNL_ARG_SRC, p->src}, {DNNL_ARG_WEIGHTS, w->weights}, {DNNL_ARG_DST, p->dst}};
-    int n = 3;
     dnnl_memory_set_data_handle(p->src, (void *)src);
     dnnl_memory_set_data_handle(p->dst, dst);
-    if (p->scratch) {
-        dnnl_memory_set_data_handle(p->scratch, mm->scratch.data);
-        args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratch};
-    }
-    if (w->bias) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, w->bias};
-
-    dnnl_status_t failed = dnnl_primitive_execute(p->primitive, mm->stream, n, args);
-    if (!failed) failed = dnnl_stream_wait(mm->stream);
+    if (p->scratch) dnnl_memory_set_data_handle(p->scratch, mm->scratch.data);
+    const dnnl_status_t failed = kvf__mm_execute(mm, p, w, p->src, p->dst, p->scratch);
     return failed ? kvf__mm_fail(ctx, failed, "product", M, w->K, w->N) : KVF_OK;
 }
 

@@ -88,11 +88,15 @@ bool kvf__mm_by_rows(const kvf__mm_shape *s);
 kvf_status kvf__mm_prim_get(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                             kvf__dtype dst_type, unsigned flags, kvf__mm_prim **out);
 
-/* dnnl_rows.c: kvf__mm_prepare and kvf__mm_run in chunks of rows. The key has no shape. */
-kvf_status kvf__rows_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w,
-                             const kvf__mm_key *key);
-kvf_status kvf__rows_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, const kvf__mm_key *key,
-                         const void *src, void *dst);
+/* Runs a primitive on these memory objects; scratch NULL: none. */
+dnnl_status_t kvf__mm_execute(const kvf__mm *mm, const kvf__mm_prim *p, const kvf__packed *w,
+                              dnnl_memory_t src, dnnl_memory_t dst, dnnl_memory_t scratch);
+
+/* dnnl_rows.c: kvf__mm_prepare and kvf__mm_run in chunks of rows. */
+kvf_status kvf__rows_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                             kvf__dtype dst_type, unsigned flags);
+kvf_status kvf__rows_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                         const void *src, void *dst, kvf__dtype dst_type, unsigned flags);
 /* Runs a primitive on the calling thread alone, with memory objects of its own, since those of the
  * primitive can serve only one thread. */
 dnnl_status_t kvf__mm_run_over(const kvf__mm *mm, const kvf__mm_prim *p, const kvf__packed *w,

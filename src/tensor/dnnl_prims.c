@@ -214,3 +214,16 @@ kvf_status kvf__mm_prim_get(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int
     *out = found;
     return KVF_OK;
 }
+
+dnnl_status_t kvf__mm_execute(const kvf__mm *mm, const prim *p, const kvf__packed *w,
+                              dnnl_memory_t src, dnnl_memory_t dst, dnnl_memory_t scratch)
+{
+    dnnl_exec_arg_t args[5] = {
+        {DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, w->weights}, {DNNL_ARG_DST, dst}};
+    int n = 3;
+
+    if (scratch) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, scratch};
+    if (w->bias) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, w->bias};
+    KVF__DNNL_TRY(dnnl_primitive_execute(p->primitive, mm->stream, n, args));
+    return dnnl_stream_wait(mm->stream);
+}

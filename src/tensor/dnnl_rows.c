@@ -26,13 +26,7 @@ dnnl_status_t kvf__mm_run_over(const kvf__mm *mm, const kvf__mm_prim *p, const k
         st = dnnl_memory_get_memory_desc(like[i], &md);
         if (!st) st = dnnl_memory_create(&memory[i], md, mm->engine, data[i]);
     }
-    dnnl_exec_arg_t args[5] = {
-        {DNNL_ARG_SRC, memory[0]}, {DNNL_ARG_WEIGHTS, w->weights}, {DNNL_ARG_DST, memory[1]}};
-    int n = 3;
-    if (memory[2]) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, memory[2]};
-    if (w->bias) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, w->bias};
-    if (!st) st = dnnl_primitive_execute(p->primitive, mm->stream, n, args);
-    if (!st) st = dnnl_stream_wait(mm->stream);
+    if (!st) st = kvf__mm_execute(mm, p, w, memory[0], memory[1], memory[2]);
     for (int i = 0; i < 3; i++)
         dnnl_memory_destroy(memory[i]);
     return st;
@@ -70,32 +64,39 @@ static kvf_status make_plan(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, con
     return kvf__mm_reserve(ctx, &mm->own, p->bytes * (size_t)omp_get_max_threads());
 }
 
-kvf_status kvf__rows_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w,
-                             const kvf__mm_key *key)
+static kvf__mm_key key_of(int64_t M, kvf__dtype dst_type, unsigned flags)
 {
-    plan p;
-    return make_plan(ctx, mm, w, key, &p);
+    return (kvf__mm_key){.M = M, .dst_type = (uint16_t)dst_type, .flags = (uint16_t)flags};
 }
 
-kvf_status kvf__rows_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, const kvf__mm_key *key,
-                         const void *src, void *dst)
+kvf_status kvf__rows_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                             kvf__dtype dst_type, unsigned flags)
 {
-    const size_t out = kvf__dtype_block_bytes((kvf__dtype)key->dst_type) * (size_t)w->N;
+    const kvf__mm_key key = key_of(M, dst_type, flags);
+    plan p;
+    return make_plan(ctx, mm, w, &key, &p);
+}
+
+kvf_status kvf__rows_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                         const void *src, void *dst, kvf__dtype dst_type, unsigned flags)
+{
+    const kvf__mm_key key = key_of(M, dst_type, flags);
+    const size_t out = kvf__dtype_block_bytes(dst_type) * (size_t)w->N;
     const size_t in = kvf__dtype_block_bytes(w->act) * (size_t)w->K;
     dnnl_status_t failed = dnnl_success;
     plan p;
 
-    KVF_TRY(make_plan(ctx, mm, w, key, &p));
+    KVF_TRY(make_plan(ctx, mm, w, &key, &p));
 #pragma omp parallel for schedule(static, 1)
-    for (int64_t first = 0; first < key->M; first += p.rows) {
+    for (int64_t first = 0; first < M; first += p.rows) {
         char *scratch = (char *)mm->own.data + (size_t)omp_get_thread_num() * p.bytes;
-        const dnnl_status_t st = kvf__mm_run_over(mm, first + p.rows <= key->M ? p.whole : p.last,
-                                                  w, (const char *)src + (size_t)first * in,
+        const dnnl_status_t st = kvf__mm_run_over(mm, first + p.rows <= M ? p.whole : p.last, w,
+                                                  (const char *)src + (size_t)first * in,
                                                   (char *)dst + (size_t)first * out, scratch);
         if (st) {
 #pragma omp critical(kvf_rows)
             failed = st;
         }
     }
-    return failed ? kvf__mm_fail(ctx, failed, "product", key->M, w->K, w->N) : KVF_OK;
+    return failed ? kvf__mm_fail(ctx, failed, "product", M, w->K, w->N) : KVF_OK;
 }
