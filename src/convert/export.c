@@ -157,29 +157,6 @@ static bool is_base(kvf_ctx *ctx, const kvf_export_options *options)
     return !kvf__kind_of(ctx, options->path, &kind) && kind == KVF__KIND_BASE;
 }
 
-/* A GGUF needs a LoRA; a base file the GGUF. */
-static kvf_status check_trained(kvf_ctx *ctx, const kvf_export_options *o)
-{
-    kvf__file_kind form = KVF__FILE_UNKNOWN;
-
-    KVF_TRY(kvf__file_kind_of(ctx, o->path, &form));
-    if (form == KVF__FILE_GGUF && (!o->lora || o->base))
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: is a GGUF: give --lora to fold one in, and no --base", o->path);
-    if (form != KVF__FILE_GGUF && (o->lora || !o->base))
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: is a base: give --base MODEL.gguf, the file on which it was trained, "
-                         "and no --lora",
-                         o->path);
-    if (!o->engine && !o->state_version && !o->flash_attention && !o->streams && !o->dtype &&
-        !o->checkpoint)
-        return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "%s: is a base, so there is no state for --engine, --state-version, "
-                     "--flash-attention, --streams, --dtype or --checkpoint",
-                     o->path);
-}
-
 static kvf_status export(kvf_ctx *ctx, const kvf_export_options *options)
 {
     kvf_prefix *prefix = NULL;
@@ -189,10 +166,7 @@ static kvf_status export(kvf_ctx *ctx, const kvf_export_options *options)
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->path, options->base));
     if (options->format == KVF_EXPORT_TOKENIZER) return kvf__export_tokenizer(ctx, options);
     if (options->format == KVF_EXPORT_TRANSFORMERS) return kvf__export_transformers(ctx, options);
-    if (is_base(ctx, options)) {
-        KVF_TRY(check_trained(ctx, options));
-        return kvf__export_gguf_trained(ctx, options);
-    }
+    if (is_base(ctx, options)) return kvf__export_gguf_trained(ctx, options);
     kvf_status st = open_exportable(ctx, options, &prefix);
     if (!st) st = write_prefix(ctx, options, prefix);
     kvf_prefix_free(prefix);

@@ -92,6 +92,10 @@ kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *opti
 kvf_status kvf__write_wide_gguf(kvf_ctx *ctx, const char *path, bool force, const void *content);
 /* Writes a GGUF with the weights of a trained base (export_gguf_trained.c). */
 kvf_status kvf__export_gguf_trained(kvf_ctx *ctx, const kvf_export_options *options);
+/* Opens a base to read its weights from the mapped file; none is packed. */
+kvf_status kvf__open_mapped(kvf_ctx *ctx, const char *path, const char *lora, kvf_base **out);
+/* EUSAGE: settings of an engine, where no state is written; what: why none is. */
+kvf_status kvf__check_no_state(kvf_ctx *ctx, const kvf_export_options *options, const char *what);
 /* Sets the type in which a tensor is stored, which is its own unless one is asked for by name.
  * EUNSUPPORTED: its rows cannot be. */
 kvf_status kvf__gguf_store_as(kvf_ctx *ctx, const char *where, const char *name, const char *asked,

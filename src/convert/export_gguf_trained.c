@@ -128,14 +128,35 @@ static kvf_status write(kvf_ctx *ctx, trained *t)
     return kvf__gguf_rewrite(ctx, t->options->out, t->options->force, &t->gguf->weights, &change);
 }
 
+/* A GGUF needs a LoRA; a base file the GGUF. */
+static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
+{
+    kvf__file_kind form = KVF__FILE_UNKNOWN;
+
+    KVF_TRY(kvf__file_kind_of(ctx, o->path, &form));
+    if (form == KVF__FILE_GGUF && (!o->lora || o->base))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: is a GGUF: give --lora to fold one in, and no --base", o->path);
+    if (form != KVF__FILE_GGUF && (o->lora || !o->base))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: is a base: give --base MODEL.gguf, the file on which it was trained, "
+                         "and no --lora",
+                         o->path);
+    if (o->checkpoint)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: is a base, which has one state: give no --checkpoint", o->path);
+    return kvf__check_no_state(ctx, o, "is a base");
+}
+
 kvf_status kvf__export_gguf_trained(kvf_ctx *ctx, const kvf_export_options *options)
 {
     const char *gguf = options->base ? options->base : options->path;
     trained t = {.options = options};
     kvf_base *base = NULL, *own = NULL;
 
-    kvf_status st = kvf__base_open_exact(ctx, options->path, options->lora, &base);
-    if (!st && options->base) st = kvf__base_open_exact(ctx, gguf, NULL, &own);
+    KVF_TRY(check_options(ctx, options));
+    kvf_status st = kvf__open_mapped(ctx, options->path, options->lora, &base);
+    if (!st && options->base) st = kvf__open_mapped(ctx, gguf, NULL, &own);
     t.base = base;
     t.gguf = own ? own : base;
     if (!st && !kvf__model_desc(t.gguf->model)->gguf)

@@ -152,18 +152,22 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_b
     return KVF_OK;
 }
 
-/* Opens the base to hash its weights, without packing any. */
+kvf_status kvf__open_mapped(kvf_ctx *ctx, const char *path, const char *lora, kvf_base **out)
+{
+    const kvf_base_options mapped = {
+        .precision = KVF_PRECISION_F32, .stream_layers = true, .lora = lora};
+
+    return kvf_base_open(ctx, path, &mapped, out);
+}
+
 static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
                             const kvf_prefix *prefix, kvf_base **out)
 {
-    const kvf_base_options light = {
-        .precision = KVF_PRECISION_F32, .stream_layers = true, .lora = options->lora};
-
     if (!options->base)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--format %s needs --base MODEL.gguf, the file that the engine runs",
                          options->format == KVF_EXPORT_GGUF ? "gguf" : "llamacpp");
-    KVF_TRY(kvf_base_open(ctx, options->base, &light, out));
+    KVF_TRY(kvf__open_mapped(ctx, options->base, options->lora, out));
     return check_base(ctx, prefix, *out);
 }
 
@@ -309,15 +313,14 @@ static kvf_status fill(kvf_ctx *ctx, kvf__llama_export *export)
     return kvf__write_folder(ctx, o->out, o->force, &folder, export);
 }
 
-/* Refuses settings of an engine where none reads a state. */
-static kvf_status check_settings(kvf_ctx *ctx, const kvf_export_options *o)
+kvf_status kvf__check_no_state(kvf_ctx *ctx, const kvf_export_options *o, const char *what)
 {
     if (!o->engine && !o->state_version && !o->flash_attention && !o->streams && !o->dtype)
         return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE,
-                     "%s: has virtual neurons alone, so there is no state for --engine, "
-                     "--state-version, --flash-attention, --streams or --dtype",
-                     o->path);
+                     "%s: %s, so there is no state for --engine, --state-version, "
+                     "--flash-attention, --streams or --dtype",
+                     o->path, what);
 }
 
 kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
@@ -327,7 +330,8 @@ kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
     kvf__llama_export export = {.options = options, .prefix = prefix, .folds = folds};
     kvf_base *base = NULL;
 
-    KVF_TRY(state ? kvf__engine_find(ctx, options, &export.engine) : check_settings(ctx, options));
+    KVF_TRY(state ? kvf__engine_find(ctx, options, &export.engine)
+                  : kvf__check_no_state(ctx, options, "has virtual neurons alone"));
     if (!folds) KVF_TRY(kvf__check_cache(ctx, options, prefix));
     kvf_status st = open_base(ctx, options, prefix, &base);
     export.base = base;

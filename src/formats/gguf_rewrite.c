@@ -59,19 +59,13 @@ static kvf_status make_infos(const rewriting *w, kvf__buf *out)
     return KVF_OK;
 }
 
-/* Writes the metadata, with the number after the only place of its key, and the tensors' section.
- */
-static kvf_status put_head(const rewriting *w, kvf__buf *key, kvf__buf *infos)
+/* Writes the metadata, with the number after the only place of its key if there is one. */
+static kvf_status put_metadata(const rewriting *w, kvf__buf *key)
 {
     const uint8_t *bytes = w->old->maps[0].data, *end = bytes + w->old->metadata_bytes;
     const uint64_t n = w->change->key ? strlen(w->change->key) : 0;
 
-    if (!n) {
-        KVF_TRY(make_infos(w, infos));
-        KVF_TRY(put(w, bytes, w->old->metadata_bytes));
-        KVF_TRY(put(w, infos->data, infos->n));
-        return pad(w, w->old->metadata_bytes + infos->n);
-    }
+    if (!n) return put(w, bytes, w->old->metadata_bytes);
     KVF_TRY(kvf__buf_add(w->ctx, key, &n, 8));
     KVF_TRY(kvf__buf_add(w->ctx, key, w->change->key, n));
     const uint8_t *at = memmem(bytes, w->old->metadata_bytes, key->data, key->n);
@@ -84,10 +78,16 @@ static kvf_status put_head(const rewriting *w, kvf__buf *key, kvf__buf *infos)
         return kvf__fail(w->ctx, KVF_EUNSUPPORTED, "metadata \"%s\" is not one whole number",
                          w->change->key);
     at += r.at;
-    KVF_TRY(make_infos(w, infos));
     KVF_TRY(put(w, bytes, (size_t)(at - bytes)));
     KVF_TRY(put(w, &w->change->value, size));
-    KVF_TRY(put(w, at + size, (size_t)(end - at) - size));
+    return put(w, at + size, (size_t)(end - at) - size);
+}
+
+/* Writes the metadata and the tensors' section. */
+static kvf_status put_head(const rewriting *w, kvf__buf *key, kvf__buf *infos)
+{
+    KVF_TRY(put_metadata(w, key));
+    KVF_TRY(make_infos(w, infos));
     KVF_TRY(put(w, infos->data, infos->n));
     return pad(w, w->old->metadata_bytes + infos->n);
 }
