@@ -18,17 +18,17 @@ enum { ROUNDS = 2 };
 /* Root mean square of a step, relative to the rate. Adam's is near 1 in its first steps. */
 static const double STEP = 0.25;
 
-/* Work arrays of a head. x, y [rows, side]: the moment and its next round; side is the smaller of P
- * and D, over which inner loops run. gram, map [side, side]. */
+/* Work arrays of a head. x, y [side, length]: the moment and its next round; side is the smaller of
+ * P and D. gram, map [side, side]. zero [side]: the bias of products. */
 typedef struct work {
-    float *x, *y, *gram, *map;
-    int64_t rows, side;
+    float *x, *y, *gram, *map, *zero;
+    int64_t side, length;
 } work;
 
 static int64_t floats_of_head(int64_t P, int64_t D)
 {
     const int64_t side = P < D ? P : D;
-    return 2 * (P * D + side * side);
+    return 2 * (P * D + side * side) + side;
 }
 
 static int64_t layers_of(const kvf__param *param)
@@ -45,57 +45,37 @@ int64_t kvf__muon_floats(const kvf__param *param)
 static work work_of(float *at, int64_t P, int64_t D)
 {
     const int64_t n = P * D, side = P < D ? P : D;
-    float *gram = at + 2 * n;
+    float *gram = at + 2 * n, *map = gram + side * side, *zero = map + side * side;
+    memset(zero, 0, (size_t)side * sizeof *zero);
     return (work){.x = at,
                   .y = at + n,
                   .gram = gram,
-                  .map = gram + side * side,
-                  .rows = n / side,
-                  .side = side};
-}
-
-/* Sets c [rows, side] = a [rows, side] times b [side, side]. */
-static void multiply(float *c, const float *a, const float *b, int64_t rows, int64_t side)
-{
-    memset(c, 0, (size_t)(rows * side) * sizeof *c);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < side; k++)
-            for (int64_t i = 0; i < side; i++)
-                c[r * side + i] += a[r * side + k] * b[k * side + i];
-}
-
-static void gram_of(const work *w)
-{
-    const int64_t side = w->side;
-    memset(w->gram, 0, (size_t)(side * side) * sizeof *w->gram);
-    for (int64_t r = 0; r < w->rows; r++)
-        for (int64_t k = 0; k < side; k++)
-            for (int64_t i = 0; i < side; i++)
-                w->gram[k * side + i] += w->x[r * side + k] * w->x[r * side + i];
+                  .map = map,
+                  .zero = zero,
+                  .side = side,
+                  .length = n / side};
 }
 
 static void scale(const work *w, double by)
 {
-    for (int64_t i = 0; i < w->rows * w->side; i++)
+    for (int64_t i = 0; i < w->side * w->length; i++)
         w->x[i] *= (float)by;
 }
 
-static double norm(const work *w)
+static double norm(const kvf__wide *wide, const work *w)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < w->rows * w->side; i++)
-        sum += (double)w->x[i] * (double)w->x[i];
-    return sqrt(sum);
+    return sqrt(wide->dot(w->x, w->x, w->side * w->length));
 }
 
-static void next_round(work *w)
+/* The matrices [side, side] are symmetric, so each is its own transpose. */
+static void next_round(const kvf__wide *wide, work *w)
 {
-    const int64_t side = w->side;
-    gram_of(w);
-    multiply(w->map, w->gram, w->gram, side, side);
+    const int64_t side = w->side, length = w->length;
+    wide->fwd(w->gram, w->x, w->x, w->zero, side, side, length);
+    wide->fwd(w->map, w->gram, w->gram, w->zero, side, side, side);
     for (int64_t i = 0; i < side * side; i++)
         w->map[i] = B * w->gram[i] + C * w->map[i] + (i % (side + 1) ? 0 : A);
-    multiply(w->y, w->x, w->map, w->rows, side);
+    wide->bwd(w->y, w->map, w->x, side, side, length);
     float *was = w->x;
     w->x = w->y;
     w->y = was;
@@ -105,20 +85,21 @@ static void next_round(work *w)
 static void step_head(const kvf__adamw_rates *rates, double rate, const kvf__param *param, float *m,
                       work w, int64_t at)
 {
+    const kvf__wide *wide = kvf__wide_get();
     const int64_t P = param->dim[0], D = param->muon_width, stride = param->dim[1];
-    const int64_t of_p = P > D ? D : 1, of_d = P > D ? 1 : P; /* strides of x */
+    const int64_t of_p = P > D ? 1 : D, of_d = P > D ? P : 1; /* strides of x */
     for (int64_t p = 0; p < P; p++)
         for (int64_t d = 0; d < D; d++) {
             const int64_t i = p * stride + at + d;
             m[i] += (param->grad[i] * rates->grad_scale - m[i]) * rates->beta1_rest;
             w.x[p * of_p + d * of_d] = m[i];
         }
-    const double size = norm(&w);
+    const double size = norm(wide, &w);
     if (size > 0) {
         scale(&w, 1 / size);
         for (int i = 0; i < ROUNDS; i++)
-            next_round(&w);
-        scale(&w, rate * STEP * sqrt((double)(P * D)) / norm(&w));
+            next_round(wide, &w);
+        scale(&w, rate * STEP * sqrt((double)(P * D)) / norm(wide, &w));
     }
     for (int64_t p = 0; p < P; p++)
         for (int64_t d = 0; d < D; d++) {
