@@ -357,13 +357,18 @@ static kvf_status put_gemma_system(render *r, size_t i)
     return put(r, "\n\n");
 }
 
+static bool omits_empty_system(const kvf__chat *chat, size_t i)
+{
+    return chat->form == KVF__FORM_PHI35 || (chat->form == KVF__FORM_LFM2 && i == 0);
+}
+
 static kvf_status put_turn(render *r, const kvf__chat *chat, size_t i)
 {
     const chat_row *marks = row_of(chat->kind);
     const bool assistant = is_role(&r->m[i], "assistant"), by_eos = !*marks->close;
     const chat_text content = content_of(&r->m[i]);
 
-    if (chat->form == KVF__FORM_PHI35 && is_role(&r->m[i], "system") && !content.n) return KVF_OK;
+    if (omits_empty_system(chat, i) && is_role(&r->m[i], "system") && !content.n) return KVF_OK;
     KVF_TRY(put_header(r, chat, r->m[i].role));
     if (assistant) KVF_TRY(end_part(r, 0));
     if (chat->kind == KVF__CHAT_GEMMA) KVF_TRY(put_gemma_system(r, i));
@@ -405,8 +410,9 @@ static kvf_status turns(render *r, const kvf__chat *chat, bool prompt)
     const bool dated = chat->form == KVF__FORM_LLAMA31;
     const size_t first = (dated || chat->form == KVF__FORM_GEMMA3) && is_role(&r->m[0], "system");
 
-    if (marks->flags & BOS && chat->form != KVF__FORM_TULU && !chat->no_system)
-        KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
+    const bool bos = marks->flags & BOS ? chat->form != KVF__FORM_TULU
+                                        : chat->form == KVF__FORM_LFM2;
+    if (bos && !chat->no_system) KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
     if (!chat->no_system) KVF_TRY((dated ? put_dated_system : put_default_system)(r, chat));
     for (size_t i = first; i < r->n; i++) {
         KVF_TRY(check_role(r, chat, marks, i, first));

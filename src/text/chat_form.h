@@ -8,6 +8,7 @@ typedef enum kvf__chat_form {
     KVF__FORM_PLAIN,       /* all turns alike, any role */
     KVF__FORM_QWEN2,       /* roles system, user, assistant */
     KVF__FORM_QWEN3,       /* as QWEN2, with think blocks */
+    KVF__FORM_LFM2,        /* as QWEN2, after BOS; an empty first system turn is omitted */
     KVF__FORM_LLAMA31,     /* begins with a system turn with dates */
     KVF__FORM_GEMMA2,      /* no system turn */
     KVF__FORM_GEMMA3,      /* the system text begins the first user turn */

@@ -307,6 +307,14 @@ static kvf_status canonical(lexer *lx)
         "{{'<|im_start|>'+message.role+'\n'+content+'<|im_end|>\n'}}"                              \
         "{%elifmessage.role=='assistant'%}{%setreasoning_content=''%}",                            \
         QWEN3_END
+#define LFM2                                                                                       \
+    "{{bos_token}}",                                                                               \
+        "{%setns=namespace(system_prompt='')%}{%ifmessages[0].role=='system'%}"                    \
+        "{%setns.system_prompt=messages[0].content%}{%setmessages=messages[1:]%}{%endif%}",        \
+        "{%ifns.system_prompt%}{{'<|im_start|>system\n'+ns.system_prompt+'<|im_end|>\n'}}"         \
+        "{%endif%}{%formessageinmessages%}{{'<|im_start|>'+message.role+'\n'}}"                    \
+        "{%setcontent=message.content",                                                            \
+        "{{content+'<|im_end|>\n'}}{%endfor%}" CHATML_GEN
 
 typedef struct known {
     kvf__chat_kind kind;
@@ -340,6 +348,7 @@ static const known KNOWN[] = {
     {KVF__CHAT_CHATML, KVF__FORM_QWEN2, false, "<|im_start|>", 7, {QWEN2}},
     {KVF__CHAT_CHATML, KVF__FORM_QWEN3, false, "<|im_start|>", 8, {QWEN3}},
     {KVF__CHAT_CHATML, KVF__FORM_QWEN3, false, "<|im_start|>", 8, {QWEN3_LATER}},
+    {KVF__CHAT_CHATML, KVF__FORM_LFM2, false, "<|im_start|>", 3, {LFM2}},
 };
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -386,6 +395,8 @@ static bool matches(const known *k, const char *text, const char **hole, size_t 
             p++;
         if (!*p) return false;
     }
+    /* LFM2.5 has all parts of LFM2, and removes reasoning between them. */
+    if (k->form != KVF__FORM_QWEN3 && strstr(text, "</think>")) return false;
     return count(text, k->marker) == k->markers;
 }
 

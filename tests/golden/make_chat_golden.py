@@ -3,7 +3,7 @@
 
 The templates are those that model families ship; of the long ones the statements of plain chat, and as many other turns as
 the whole has. "text" null: the template refuses the conversation. `date` is given as date_string, and to kvfold as
-auto:DATE. Run with transformers 5.23 and jinja2."""
+auto:DATE. Run with transformers 5.24 and jinja2."""
 import json
 import os
 
@@ -159,6 +159,31 @@ TEMPLATES = {
     "nemo": mistral('message["content"]'),
     "ministral": mistral('" " + message["content"]|trim'),
 }
+TEMPLATES["lfm2"] = """{{- bos_token -}}
+{%- set system_prompt = "" -%}
+{%- set ns = namespace(system_prompt="") -%}
+{%- if messages[0]["role"] == "system" -%}
+    {%- set ns.system_prompt = messages[0]["content"] -%}
+    {%- set messages = messages[1:] -%}
+{%- endif -%}
+{%- if tools -%}
+    {%- set ns.system_prompt = ns.system_prompt + "[]" -%}
+{%- endif -%}
+{%- if ns.system_prompt -%}
+    {{- "<|im_start|>system\\n" + ns.system_prompt + "<|im_end|>\\n" -}}
+{%- endif -%}
+{%- for message in messages -%}
+    {{- "<|im_start|>" + message["role"] + "\\n" -}}
+    {%- set content = message["content"] -%}
+    {%- if message["role"] == "tool" -%}
+        {%- set content = "<|tool_response_start|>" + content + "<|tool_response_end|>" -%}
+    {%- endif -%}
+    {{- content + "<|im_end|>\\n" -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{- "<|im_start|>assistant\\n" -}}
+{%- endif -%}
+"""
 TALKS = [
     ([("user", "one")], True, None),
     ([("user", "one"), ("assistant", "two \n"), ("user", "\tthree")], True, None),

@@ -451,6 +451,15 @@ static const char *const STRANGERS[] = {
     "{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
     "'\n'}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+    "{{- bos_token -}}{%- set ns = namespace(system_prompt='') -%}" /* LFM2.5 */
+    "{%- if messages[0]['role'] == 'system' -%}{%- set ns.system_prompt = messages[0]['content'] "
+    "-%}"
+    "{%- set messages = messages[1:] -%}{%- endif -%}{%- if ns.system_prompt -%}"
+    "{{- '<|im_start|>system\n' + ns.system_prompt + '<|im_end|>\n' -}}{%- endif -%}"
+    "{%- for message in messages -%}{{- '<|im_start|>' + message['role'] + '\n' -}}"
+    "{%- set content = message['content'] -%}{%- set content = content.split('</think>')[-1] -%}"
+    "{{- content + '<|im_end|>\n' -}}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}",
     "{% for",
     "{{ '",
     "{# x",
@@ -623,7 +632,7 @@ START_TEST(prints_what_transformers_does)
             check_printed(ctx, t, kvf_json_at(talks, k));
         kvf__tokenizer_free(t);
     }
-    ck_assert_uint_eq(rows, 72);
+    ck_assert_uint_eq(rows, 78);
     kvf_json_free(json);
     kvf_ctx_free(ctx);
 }
