@@ -109,9 +109,10 @@ static double relative_of(const ref_head *h, int64_t head, int64_t i, int64_t j)
                    ? 0
                    : (double)kvf__attn_bias(h->attn, head, i - own);
     if (!r || own < 0) return 0;
+    const kvf__attn_rows query = query_of(h, head, i), key = key_of(h, j, 0);
     for (int64_t d = 0; d < D; d++)
-        sum += vec_get(query_of(h, head, i), d) * relative_part(h, r->k, head, i, j, d) +
-               vec_get(key_of(h, j, 0), d) * relative_part(h, r->q, head, i, j, d);
+        sum += vec_get(query, d) * relative_part(h, r->k, head, i, j, d) +
+               vec_get(key, d) * relative_part(h, r->q, head, i, j, d);
     return sum;
 }
 
@@ -229,8 +230,9 @@ static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
     for (int64_t j = 0; i >= h->row->first && j < visible(h, i); j++) {
         if (!sees(h, i, j)) continue;
         const double ds = pair_of(h, head, i, j).ds;
+        const kvf__attn_rows key = key_of(h, j, 0);
         for (int64_t d = 0; d < a->D; d++)
-            dq[d] += ds * (vec_get(key_of(h, j, 0), d) + relative_part(h, rk, head, i, j, d));
+            dq[d] += ds * (vec_get(key, d) + relative_part(h, rk, head, i, j, d));
     }
     for (int64_t d = 0; d < a->D; d++)
         vec_put(to, d, dq[d]);
@@ -250,11 +252,11 @@ static double key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
         for (int64_t i = h->row->first; i < h->row->len; i++) {
             if (!sees(h, i, j)) continue;
             const ref_pair pair = pair_of(h, head, i, j);
+            const kvf__attn_rows query = query_of(h, head, i), dout = out_of(h, a->dout, head, i);
             dw += pair.dw;
             for (int64_t d = 0; d < a->D; d++) {
-                dk[d] += pair.ds *
-                         (vec_get(query_of(h, head, i), d) + relative_part(h, rq, head, i, j, d));
-                dv[d] += pair.p * vec_get(out_of(h, a->dout, head, i), d);
+                dk[d] += pair.ds * (vec_get(query, d) + relative_part(h, rq, head, i, j, d));
+                dv[d] += pair.p * vec_get(dout, d);
             }
         }
     return dw;
