@@ -19,8 +19,9 @@ enum { ROUNDS = 2 };
 static const double STEP = 0.25;
 
 /* Work arrays of a head. x, y [side, length]: the moment and its next round; side is the smaller of
- * P and D. gram, map [side, side]. zero [side]: the bias of products. */
+ * P and D. gram, map [side, side]. zero [side]: the bias of products. wide computes them. */
 typedef struct work {
+    const kvf__wide *wide;
     float *x, *y, *gram, *map, *zero;
     int64_t side, length;
 } work;
@@ -47,7 +48,8 @@ static work work_of(float *at, int64_t P, int64_t D)
     const int64_t n = P * D, side = P < D ? P : D;
     float *gram = at + 2 * n, *map = gram + side * side, *zero = map + side * side;
     memset(zero, 0, (size_t)side * sizeof *zero);
-    return (work){.x = at,
+    return (work){.wide = kvf__wide_get(),
+                  .x = at,
                   .y = at + n,
                   .gram = gram,
                   .map = map,
@@ -62,14 +64,15 @@ static void scale(const work *w, double by)
         w->x[i] *= (float)by;
 }
 
-static double norm(const kvf__wide *wide, const work *w)
+static double norm(const work *w)
 {
-    return sqrt(wide->dot(w->x, w->x, w->side * w->length));
+    return sqrt(w->wide->dot(w->x, w->x, w->side * w->length));
 }
 
 /* The matrices [side, side] are symmetric, so each is its own transpose. */
-static void next_round(const kvf__wide *wide, work *w)
+static void next_round(work *w)
 {
+    const kvf__wide *wide = w->wide;
     const int64_t side = w->side, length = w->length;
     wide->fwd(w->gram, w->x, w->x, w->zero, side, side, length);
     wide->fwd(w->map, w->gram, w->gram, w->zero, side, side, side);
@@ -85,7 +88,6 @@ static void next_round(const kvf__wide *wide, work *w)
 static void step_head(const kvf__adamw_rates *rates, double rate, const kvf__param *param, float *m,
                       work w, int64_t at)
 {
-    const kvf__wide *wide = kvf__wide_get();
     const int64_t P = param->dim[0], D = param->muon_width, stride = param->dim[1];
     const int64_t of_p = P > D ? 1 : D, of_d = P > D ? P : 1; /* strides of x */
     for (int64_t p = 0; p < P; p++)
@@ -94,12 +96,12 @@ static void step_head(const kvf__adamw_rates *rates, double rate, const kvf__par
             m[i] += (param->grad[i] * rates->grad_scale - m[i]) * rates->beta1_rest;
             w.x[p * of_p + d * of_d] = m[i];
         }
-    const double size = norm(wide, &w);
+    const double size = norm(&w);
     if (size > 0) {
         scale(&w, 1 / size);
         for (int i = 0; i < ROUNDS; i++)
-            next_round(wide, &w);
-        scale(&w, rate * STEP * sqrt((double)(P * D)) / norm(wide, &w));
+            next_round(&w);
+        scale(&w, rate * STEP * sqrt((double)(P * D)) / norm(&w));
     }
     for (int64_t p = 0; p < P; p++)
         for (int64_t d = 0; d < D; d++) {
@@ -111,7 +113,6 @@ static void step_head(const kvf__adamw_rates *rates, double rate, const kvf__par
 void kvf__muon_step(const kvf__adamw_rates *rates, double rate, const kvf__param *param, float *m,
                     float *v, float *scratch)
 {
-    const kvf__wide *wide = kvf__wide_get();
     const int64_t P = param->dim[0], stride = param->dim[1], D = param->muon_width;
     const int64_t width = param->muon_heads * D;
 
@@ -121,7 +122,7 @@ void kvf__muon_step(const kvf__adamw_rates *rates, double rate, const kvf__param
         const int64_t keys = l * param->muon_unit, values = keys + param->muon_unit - width;
         for (int64_t p = 0; p < P; p++) {
             const int64_t i = p * stride + keys;
-            wide->adamw(rates, param->value + i, m + i, v + i, param->grad + i, values - keys);
+            w.wide->adamw(rates, param->value + i, m + i, v + i, param->grad + i, values - keys);
         }
         for (int64_t g = 0; g < param->muon_heads; g++)
             step_head(rates, rate, param, m, w, values + g * D);

@@ -44,6 +44,15 @@ static inline float kvf__f16_value(uint16_t half)
     return value;
 }
 
+/* Converts bfloat16 to binary32 exactly. */
+static inline float kvf__bf16_value(uint16_t upper)
+{
+    const uint32_t bits = (uint32_t)upper << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 /* Converts binary32 to binary16, rounding to nearest even; NaN stays NaN. */
 static inline uint16_t kvf__f16_bits(float value)
 {

@@ -79,8 +79,7 @@ static void bf16_to_f32(const uint8_t *restrict src, float *restrict dst, int64_
     for (int64_t i = 0; i < n; i++) {
         uint16_t upper;
         memcpy(&upper, src + 2 * i, sizeof upper);
-        uint32_t bits = (uint32_t)upper << 16;
-        memcpy(&dst[i], &bits, sizeof bits);
+        dst[i] = kvf__bf16_value(upper);
     }
 }
 

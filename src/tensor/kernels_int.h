@@ -5,12 +5,12 @@
 #ifndef KVF_KERNELS_INT_H
 #define KVF_KERNELS_INT_H
 
+#include "dequant.h"
 #include "kernels.h"
 #include "matvec.h"
 #include "wide.h"
 
 #include <float.h>
-#include <string.h>
 
 /* Level available to this process: CPU features, register state saved by the kernel, and KVF_CPU.
  * Each level has all features of the lower ones. */
@@ -87,12 +87,8 @@ static inline double kvf__ref_get(kvf__dtype act, const void *p, int64_t i)
 {
     float value;
     if (act == KVF__F32) return ((const float *)p)[i];
-    if (act == KVF__BF16) {
-        const uint32_t bits = (uint32_t)((const uint16_t *)p)[i] << 16;
-        memcpy(&value, &bits, sizeof value);
-    } else {
-        kvf__to_f32(act, (const uint16_t *)p + i, &value, 1);
-    }
+    if (act == KVF__BF16) return kvf__bf16_value(((const uint16_t *)p)[i]);
+    kvf__to_f32(act, (const uint16_t *)p + i, &value, 1);
     return value;
 }
 

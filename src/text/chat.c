@@ -357,9 +357,11 @@ static kvf_status put_gemma_system(render *r, size_t i)
     return put(r, "\n\n");
 }
 
-static bool omits_empty_system(const kvf__chat *chat, size_t i)
+/* Returns whether the template prints nothing for an empty system turn at this place. */
+static bool omits_turn(const render *r, const kvf__chat *chat, size_t i)
 {
-    return chat->form == KVF__FORM_PHI35 || (chat->form == KVF__FORM_LFM2 && i == 0);
+    const bool omits = chat->form == KVF__FORM_PHI35 || (chat->form == KVF__FORM_LFM2 && i == 0);
+    return omits && is_role(&r->m[i], "system") && !content_of(&r->m[i]).n;
 }
 
 static kvf_status put_turn(render *r, const kvf__chat *chat, size_t i)
@@ -368,7 +370,7 @@ static kvf_status put_turn(render *r, const kvf__chat *chat, size_t i)
     const bool assistant = is_role(&r->m[i], "assistant"), by_eos = !*marks->close;
     const chat_text content = content_of(&r->m[i]);
 
-    if (omits_empty_system(chat, i) && is_role(&r->m[i], "system") && !content.n) return KVF_OK;
+    if (omits_turn(r, chat, i)) return KVF_OK;
     KVF_TRY(put_header(r, chat, r->m[i].role));
     if (assistant) KVF_TRY(end_part(r, 0));
     if (chat->kind == KVF__CHAT_GEMMA) KVF_TRY(put_gemma_system(r, i));
@@ -404,15 +406,20 @@ static kvf_status put_default_system(render *r, const kvf__chat *chat)
     return put(r, marks->gap);
 }
 
+/* Tulu is OLMo 2 without BOS, LFM2 is ChatML with it. */
+static bool begins_with_bos(const kvf__chat *chat)
+{
+    if (chat->no_system || chat->form == KVF__FORM_TULU) return false;
+    return row_of(chat->kind)->flags & BOS || chat->form == KVF__FORM_LFM2;
+}
+
 static kvf_status turns(render *r, const kvf__chat *chat, bool prompt)
 {
     const chat_row *marks = row_of(chat->kind);
     const bool dated = chat->form == KVF__FORM_LLAMA31;
     const size_t first = (dated || chat->form == KVF__FORM_GEMMA3) && is_role(&r->m[0], "system");
 
-    const bool bos = marks->flags & BOS ? chat->form != KVF__FORM_TULU
-                                        : chat->form == KVF__FORM_LFM2;
-    if (bos && !chat->no_system) KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
+    if (begins_with_bos(chat)) KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
     if (!chat->no_system) KVF_TRY((dated ? put_dated_system : put_default_system)(r, chat));
     for (size_t i = first; i < r->n; i++) {
         KVF_TRY(check_role(r, chat, marks, i, first));

@@ -158,8 +158,7 @@ TEMPLATES = {
     "olmo2": "{{ bos_token }}" + TULU,
     "nemo": mistral('message["content"]'),
     "ministral": mistral('" " + message["content"]|trim'),
-}
-TEMPLATES["lfm2"] = """{{- bos_token -}}
+    "lfm2": """{{- bos_token -}}
 {%- set system_prompt = "" -%}
 {%- set ns = namespace(system_prompt="") -%}
 {%- if messages[0]["role"] == "system" -%}
@@ -183,7 +182,8 @@ TEMPLATES["lfm2"] = """{{- bos_token -}}
 {%- if add_generation_prompt -%}
     {{- "<|im_start|>assistant\\n" -}}
 {%- endif -%}
-"""
+""",
+}
 TALKS = [
     ([("user", "one")], True, None),
     ([("user", "one"), ("assistant", "two \n"), ("user", "\tthree")], True, None),
