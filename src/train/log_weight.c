@@ -106,6 +106,7 @@ static kvf_status raise_masses(const kvf__run *run, const kvf__tuned *tuned,
     if (!st) st = kvf__alloc_array(run->ctx, (size_t)(d->L * H), sizeof *share, &share);
     if (!st && set.n_labels) st = sum_shares(run, tuned, &set, share);
     for (int64_t i = 0; !st && set.n_labels && i < d->L * H; i++) {
+        if (kvf__layer_mixes(d, i / H)) continue;
         const kvf__kv_heads at = kvf__kv_at(&kv, kvf__desc_layer(d, i / H).from);
         double *of = &mass[at.heads + i % H / (H / at.G)];
         *of = fmax(*of, share[i] / (double)set.n_labels);
@@ -146,7 +147,7 @@ static kvf_status start_at_mass(const kvf__run *run, kvf__tuned *tuned, const kv
     kvf_status st = kvf__encoder_fwd(run->ctx, tuned->encoder, tuned->emitted);
     if (!st) st = raise_masses(run, tuned, rows, false, mass);
     if (!st) st = raise_masses(run, tuned, rows, true, mass);
-    for (int64_t i = 0; i < heads; i++) {
+    for (int64_t i = 0; !st && i < heads; i++) {
         const double weight = wanted + PROBE - log(mass[i]);
         mass[i] = mass[i] > 0 ? fmax(-MOST, fmin(MOST, weight)) : wanted;
     }
