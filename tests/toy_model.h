@@ -317,6 +317,7 @@ static inline double toy_gradient(const toy *t, kvf__pass *pass, const kvf__batc
     double loss = 0;
     toy_fwd(t, pass, batch, prefix);
     memset(dprefix->kv, 0, kvf__prefix_count(dprefix) * sizeof(float));
+    if (dprefix->state) memset(dprefix->state, 0, (size_t)dprefix->states * sizeof(float));
     ck_assert_msg(
         !kvf__pass_loss(t->ctx, pass, &(kvf__loss){.gradient = true, .scale = scale}, &loss), "%s",
         kvf_ctx_error(t->ctx));

@@ -232,8 +232,10 @@ typedef struct kvf_train_options {
     const char *class_weights; /* "balanced", or a file of names and weights: factor of each class
                                   or tag in the training loss; NULL or "": 1 */
     const char *delimiter; /* TSV and CSV: one character, or "\\t"; NULL or "": a tab, a comma */
-    int64_t rows; /* number of rows of data to train on, drawn by seed; 0: all */
-    uint64_t reserved[23];
+    int64_t rows;          /* number of rows of data to train on, drawn by seed; 0: all */
+    double
+        state_lr; /* rate of the state with which layers without attention begin rows; 0: fixed */
+    uint64_t reserved[22];
 } kvf_train_options;
 
 /* Creates options on the heap at their defaults, for programs that set them by name only. Texts are

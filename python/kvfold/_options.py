@@ -91,6 +91,7 @@ class TrainOptions(TypedDict, total=False):
     log_weight: Literal["off", "fixed", "train"]
     start_mass: float
     log_weight_lr: float
+    state_lr: float
     lr: float
     train_head: bool
     head_lr: float

@@ -99,7 +99,8 @@ unsigned kvf__artifact_features(const kvf__artifact *a)
     if (a->prefix.log_weight || kvf__params_find(&a->values.params, KVF__LOG_WEIGHT))
         features |= KVF__LOG_WEIGHTS;
     if (a->id.neurons.N) features |= KVF__NEURONS;
-    if (a->prefix.state) features |= KVF__STATE;
+    if (a->prefix.state || kvf__params_find(&a->values.params, KVF__MIXER_STATE))
+        features |= KVF__STATE;
     return features;
 }
 

@@ -52,7 +52,6 @@ kvf_status kvf__identity_set_kv(kvf_ctx *ctx, kvf__identity *id, const kvf__kv_s
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);
 void kvf__identity_done(kvf__identity *id);
 
-#define KVF__MIXER_STATE "mixer_state" /* dataset of a prefix's state */
 typedef enum kvf__kind {
     KVF__KIND_ANY, /* reading only: any kind */
     KVF__KIND_RUN,

@@ -6,6 +6,7 @@
 #include "low_rank.h"
 #include "method.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Reads the template of its rows, if any. For a prefix it names no virtual tokens, because the
@@ -122,6 +123,21 @@ static kvf_status take_weights(kvf_ctx *ctx, const char *path, const kvf__params
     return kvf__prefix_check_weights(ctx, path, to);
 }
 
+/* Takes a run's trained state before rows, if there is one. */
+static kvf_status take_state(kvf_ctx *ctx, const char *path, const kvf__params *values,
+                             kvf__prefix *to)
+{
+    const kvf__param *state = kvf__params_find(values, KVF__MIXER_STATE);
+
+    if (!state || !to->L) return KVF_OK;
+    for (int64_t i = 0; i < state->n; i++)
+        if (!isfinite(state->value[i]))
+            return kvf__fail(ctx, KVF_ENUMERIC,
+                             "%s: " KVF__MIXER_STATE ": value %lld is %g, want finite values", path,
+                             (long long)i, (double)state->value[i]);
+    return kvf__prefix_set_state(ctx, to, state->value, state->n);
+}
+
 static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                                  const kvf_base *base, kvf_checkpoint checkpoint,
                                  kvf_prefix *prefix)
@@ -133,6 +149,7 @@ static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__arti
     int64_t step = 0;
     if (!st) st = kvf__run_pick_state(ctx, path, run, checkpoint, &values, &step);
     if (!st) st = take_weights(ctx, path, values, &prefix->file.prefix);
+    if (!st) st = take_state(ctx, path, values, &prefix->file.prefix);
     if (!st)
         st = kvf__block_beside(ctx, run->options, values, kvf__encoder_params(encoder), prefix);
     kvf__encoder_free(encoder);

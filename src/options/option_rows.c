@@ -103,8 +103,7 @@ static const kvf__option ROWS[] = {
     ROW("out", "RUN.h5", "", KVF_TEXT, out, "run file to write", .rules = LOCAL | DISTILL,
         .sweep = "sweep names each run file after its run", .compare = ""),
     ROW("resume", NULL, "", KVF_FLAG, resume, "continue the run file given by --out",
-        .rules = LOCAL | DISTILL, .shared = ALL_RUNS,
-        .compare = ""),
+        .rules = LOCAL | DISTILL, .shared = ALL_RUNS, .compare = ""),
     ROW("force", NULL, "", KVF_FLAG, force, "replace an existing output", .rules = LOCAL | DISTILL,
         .shared = ALL_RUNS, .compare = ""),
     ROW("dry-run", NULL, "", KVF_FLAG, dry_run,
@@ -201,6 +200,10 @@ static const kvf__option ROWS[] = {
     ROW("log-weight-lr", "X", "0.1", KVF_ABOVE_0, log_weight_lr,
         "learning rate of log-weights, with --log-weight train", .rules = DISTILL,
         .methods = PREFIXES, .needs = "log-weight=train"),
+    ROW("state-lr", "X", "0", KVF_AMOUNT, state_lr,
+        "hybrids: learning rate of the state with which layers without attention begin each row; "
+        "0: it is fixed",
+        .rules = DISTILL, .methods = PREFIXES),
     ROW("lr", "X", "by method", KVF_ABOVE_0, lr,
         "learning rate; mlp, direct, projected 0.03, for token-cls 0.05, with a head times "
         "sqrt(batch-size / 8), at most 0.1; prompt 0.3, p-tuning 0.001",

@@ -175,12 +175,18 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     return KVF_OK;
 }
 
-/* Returns the lowest layer with a prefix or neurons, L if there is none. */
+static bool has_state(const kvf__pass *pass, int64_t l)
+{
+    return kvf__layer_mixes(&pass->model->desc, l) && kvf__pass_trains_state(pass);
+}
+
+/* Returns the lowest layer with a prefix, neurons or a trained state, L if there is none. */
 static int64_t lowest_prefix(const kvf__pass *pass)
 {
     int64_t l = 0, L = pass->model->desc.L;
 
-    while (l < L && !kvf__pass_has_prefix(pass, l) && !kvf__pass_has_neurons(pass, l))
+    while (l < L && !kvf__pass_has_prefix(pass, l) && !kvf__pass_has_neurons(pass, l) &&
+           !has_state(pass, l))
         l++;
     return l;
 }
@@ -210,7 +216,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
                       pass->ML));
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
-        if (kvf__layer_mixes(&pass->model->desc, l) && l > lowest)
+        if (kvf__layer_mixes(&pass->model->desc, l) && (l > lowest || has_state(pass, l)))
             kvf__pass_mixer_bwd(pass, l);
         else if (l > lowest || kvf__pass_has_prefix(pass, l))
             attention_bwd(pass, l, l == lowest);

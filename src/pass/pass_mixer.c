@@ -2,8 +2,8 @@
  *
  * A row begins with the state after its common prefix, that of its cache, that of its section's
  * prefix, or zeros, in this order. A thread takes one unit of all rows that share a beginning, so
- * it sees parents before their rows, and backward after them; bits do not depend on the number of
- * threads. */
+ * it sees parents before their rows, and backward after them; with a trained state it takes one
+ * unit of all rows. Bits do not depend on the number of threads. */
 #include "pass_mixer.h"
 #include "batch.h"
 #include "names.h"
@@ -140,6 +140,20 @@ static void family_fwd(const worker *w, int64_t root)
     }
 }
 
+/* Adds the gradient of the state before `root` to that of its section's prefix. */
+static void add_gradient(const worker *w, int64_t root)
+{
+    const float *d = state_of(w, w->dstate, root);
+    kvf__prefix *into = kvf__pass_section_of(w->pass, root)->dprefix;
+    kvf__mixer_piece piece[KVF__MIXER_PIECES];
+
+    if (!into || !into->state || w->pass->batch->infix_at) return;
+    const int pieces = kvf__mixer_pieces(&w->pass->model->desc, w->unit, piece);
+    for (int i = 0; i < pieces; d += piece[i++].n)
+        for (int64_t j = 0; j < piece[i].n; j++)
+            into->state[w->offset + piece[i].at + j] += d[j];
+}
+
 static void family_bwd(const worker *w, int64_t root)
 {
     kvf__pass *pass = w->pass;
@@ -169,18 +183,20 @@ static void family_bwd(const worker *w, int64_t root)
         for (int64_t i = 0; parent >= 0 && i < w->size; i++)
             state_of(w, w->dstate, parent)[i] += d[i];
     }
+    add_gradient(w, root);
 }
 
 /* Runs every unit of every family. */
 static void each_family(kvf__pass *pass, int64_t l, void (*run)(const worker *w, int64_t root))
 {
     const int64_t units = kvf__mixer_units(&pass->model->desc), rows = pass->batch->n_rows;
+    const int64_t together = kvf__pass_trains_state(pass) ? rows : 1; /* their sum has one order */
 
 #pragma omp parallel for schedule(dynamic) num_threads(pass->threads)
-    for (int64_t i = 0; i < rows * units; i++) {
-        if (kvf__batch_parent(pass->batch, i / units) >= 0) continue;
+    for (int64_t i = 0; i < rows / together * units; i++) {
         const worker w = worker_of(pass, l, i % units);
-        run(&w, i / units);
+        for (int64_t r = i / units * together; r < (i / units + 1) * together; r++)
+            if (kvf__batch_parent(pass->batch, r) < 0) run(&w, r);
     }
 }
 

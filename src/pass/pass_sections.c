@@ -159,6 +159,8 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const
     if ((p || s->neurons) && !d)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "pass: no memory was given for the gradient of the prefix");
+    if (d && d->state && !s->state)
+        return kvf__fail(ctx, KVF_EUSAGE, "prefix gradient: the prefix has no state");
     if (s->neurons && !kvf__neuron_shape_same(&s->neurons->shape, &d->neurons.shape))
         return kvf__fail(ctx, KVF_ESHAPE, "prefix gradient: its neurons have another shape");
     if (!p) return KVF_OK;
@@ -199,6 +201,13 @@ bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
     l = kvf__desc_layer(&pass->model->desc, l).from;
     for (int64_t i = 0; i < pass->sections.n; i++)
         if (kvf__section_has_prefix(&pass->sections.at[i], l)) return true;
+    return false;
+}
+
+bool kvf__pass_trains_state(const kvf__pass *pass)
+{
+    for (int64_t i = 0; i < pass->sections.n; i++)
+        if (pass->sections.at[i].dprefix && pass->sections.at[i].dprefix->state) return true;
     return false;
 }
 

@@ -38,6 +38,8 @@ kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__p
 kvf_status kvf__pass_set_sections(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 kvf_status kvf__pass_set_grads(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__grads *into);
 bool kvf__pass_has_prefix(const struct kvf__pass *pass, int64_t l);
+/* Backward: returns whether any section has memory for the gradient of its state. */
+bool kvf__pass_trains_state(const struct kvf__pass *pass);
 /* l: layer of the prefix */
 bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l);
 const kvf__pass_section *kvf__pass_section_of(const struct kvf__pass *pass, int64_t r);

@@ -140,13 +140,14 @@ void kvf__prefix_done(kvf__prefix *prefix)
 
 kvf_status kvf__prefix_set_state(kvf_ctx *ctx, kvf__prefix *prefix, const float *from, int64_t n)
 {
-    float *state = NULL;
-
-    if (from) KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *state, &state));
-    if (from) memcpy(state, from, (size_t)n * sizeof *state);
-    kvf__free(prefix->state);
-    prefix->state = state;
-    prefix->states = from ? n : 0;
+    if (!from || prefix->states != n) {
+        float *state = NULL;
+        if (from) KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *state, &state));
+        kvf__free(prefix->state);
+        prefix->state = state;
+        prefix->states = from ? n : 0;
+    }
+    if (from) memcpy(prefix->state, from, (size_t)n * sizeof *from);
     return KVF_OK;
 }
 

@@ -17,7 +17,8 @@
 #include "neurons.h"
 #include "param.h"
 
-#define KVF__LOG_WEIGHT "log_weight" /* name among parameters and datasets */
+#define KVF__LOG_WEIGHT  "log_weight"  /* name among parameters and datasets */
+#define KVF__MIXER_STATE "mixer_state" /* the same for the state before rows */
 /* Largest absolute value of a log-weight, which keeps attention scores finite. */
 #define KVF__MOST_LOG_WEIGHT 1e4f
 
@@ -81,7 +82,8 @@ kvf_status kvf__prefix_like(kvf_ctx *ctx, kvf__prefix *out, const kvf__prefix *o
 kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P,
                             int64_t D);
 void kvf__prefix_done(kvf__prefix *prefix);
-/* Replaces the state by a copy of n floats; from NULL: removes it. */
+/* Replaces the state by a copy of n floats, at the same place if there were n; from NULL: removes
+ * it. */
 kvf_status kvf__prefix_set_state(kvf_ctx *ctx, kvf__prefix *prefix, const float *from, int64_t n);
 size_t kvf__prefix_count(const kvf__prefix *prefix); /* L * 2 * G * P * D, or the sum over layers */
 /* Returns the number of log-weights: L * G * P. */

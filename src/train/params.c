@@ -49,6 +49,32 @@ static kvf_status make_neurons(const kvf__run *run, kvf__tuned *tuned,
     return KVF_OK;
 }
 
+/* --state-lr: adds the state before rows, at first zeros. */
+static kvf_status make_state(const kvf__run *run, kvf__tuned *tuned)
+{
+    const kvf__desc *d = kvf__model_desc(run->base->model);
+    const int64_t n = kvf__mixer_state_at(d, d->L);
+    float *zeros = NULL;
+
+    if (!run->options.state_lr) return KVF_OK;
+    if (!n)
+        return kvf__fail(
+            run->ctx, KVF_EUSAGE,
+            "--state-lr: every layer of this base has attention, so there is no state");
+    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)n, sizeof *zeros, &zeros));
+    kvf_status st = kvf__prefix_set_state(run->ctx, &tuned->prefix, zeros, n);
+    if (!st) st = kvf__prefix_set_state(run->ctx, &tuned->dprefix, zeros, n);
+    kvf__free(zeros);
+    const kvf__param state = {.name = KVF__MIXER_STATE,
+                              .value = tuned->prefix.state,
+                              .grad = tuned->dprefix.state,
+                              .rank = 1,
+                              .dim = {n},
+                              .n = n,
+                              .lr_scale = run->options.state_lr / run->options.lr};
+    return st ? st : kvf__params_add(run->ctx, &tuned->state, &state);
+}
+
 /* Allocates the encoder's output and its gradient, by the port of the method. */
 static kvf_status make_emitted(const kvf__run *run, kvf__tuned *tuned,
                                const kvf__encoder_shape *shape)
@@ -69,6 +95,7 @@ static kvf_status make_emitted(const kvf__run *run, kvf__tuned *tuned,
     if (run->id.neurons.N) KVF_TRY(make_neurons(run, tuned, &shape->neurons));
     tuned->emitted.prefix = &tuned->prefix;
     tuned->gradient.prefix = &tuned->dprefix;
+    KVF_TRY(make_state(run, tuned));
     return kvf__log_weight_make(run, tuned);
 }
 
@@ -112,6 +139,7 @@ void kvf__tuned_done(kvf__tuned *tuned)
     kvf__params_done(&tuned->params);
     kvf__params_done(&tuned->steps);
     kvf__params_done(&tuned->log_weight);
+    kvf__params_done(&tuned->state);
     kvf__free(tuned->layer_mask);
     kvf__prefix_done(&tuned->prefix);
     kvf__prefix_done(&tuned->dprefix);

@@ -54,7 +54,10 @@ void kvf__dropout_fwd(const kvf__run *run, kvf__tuned *tuned)
     if (!has_one_mask(run)) return;
     memcpy(tuned->masked.layer_mask, tuned->prefix.layer_mask, (size_t)tuned->prefix.L);
     kvf__neurons_take(&tuned->masked.neurons, &tuned->prefix.neurons);
-    if (tuned->prefix.log_weight) /* neurons and log-weights are not dropped */
+    if (tuned->state.n)
+        memcpy(tuned->masked.state, tuned->prefix.state,
+               (size_t)tuned->prefix.states * sizeof(float));
+    if (tuned->prefix.log_weight) /* neurons, states and log-weights are not dropped */
         memcpy(tuned->masked.log_weight, tuned->prefix.log_weight,
                kvf__prefix_weights(&tuned->prefix) * sizeof(float));
     mask(run, &tuned->masked, &tuned->prefix);

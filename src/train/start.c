@@ -232,6 +232,6 @@ kvf_status kvf__start_values(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
     if (run->ranks && tuned->prefix.state)
         return kvf__fail(run->ctx, KVF_EUNSUPPORTED,
                          "several processes do not share the state of a prefix in layers without "
-                         "attention: use one process, or --init vocab");
+                         "attention: use one process, or --init vocab without --state-lr");
     return kvf__log_weight_start(run, tuned, rows->task);
 }

@@ -76,8 +76,10 @@ static kvf_status view_run(kvf__trainer *t, kvf__artifact *run)
     run->id = t->run.id;
     run->layer_mask = t->tuned.layer_mask;
     run->neuron_mask = t->tuned.prefix.neurons.layer_mask;
-    run->prefix.state = t->tuned.prefix.state;
-    run->prefix.states = t->tuned.prefix.states;
+    if (!t->tuned.state.n) { /* else it is among the values */
+        run->prefix.state = t->tuned.prefix.state;
+        run->prefix.states = t->tuned.prefix.states;
+    }
     split(t, &t->tuned.params, &run->values.params, &run->head.params.params);
     KVF_TRY(kvf__tasks_describe(t->run.ctx, &t->rows, &run->head));
     split(t, &t->run.progress.best.params, &run->best.params, &run->best_head.params);
@@ -246,7 +248,8 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
                          t->run.options.out);
     t->stepper.skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);
     t->run.progress.stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);
-    KVF_TRY(kvf__tuned_set_state(t->run.ctx, &t->tuned, run->prefix.state, run->prefix.states));
+    if (!t->tuned.state.n)
+        KVF_TRY(kvf__tuned_set_state(t->run.ctx, &t->tuned, run->prefix.state, run->prefix.states));
     KVF_TRY(copy_both(t, "", &run->values.params, &run->head.params.params, &t->tuned.params));
     KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->stepper.adamw.m));
     KVF_TRY(copy_values(t, "/optimizer/v", &run->v.params, &t->stepper.adamw.v));

@@ -22,6 +22,8 @@ static void clear_gradients(const kvf__tuned *tuned, const kvf__train_rows *rows
     if (d->prefix) memset(d->prefix->kv, 0, kvf__prefix_count(d->prefix) * sizeof(float));
     if (d->prefix && d->prefix->log_weight)
         memset(d->prefix->log_weight, 0, kvf__prefix_weights(d->prefix) * sizeof(float));
+    if (d->prefix && d->prefix->state)
+        memset(d->prefix->state, 0, (size_t)d->prefix->states * sizeof(float));
     if (d->prefix && d->prefix->neurons.w)
         memset(d->prefix->neurons.w, 0, kvf__neurons_count(&d->prefix->neurons) * sizeof(float));
     if (d->vectors)
@@ -49,7 +51,8 @@ bool kvf__log_weight_trained(const kvf__tuned *tuned)
 
 size_t kvf__tuned_own_params(const kvf__tuned *tuned)
 {
-    return tuned->log_weight.n + (tuned->encoder ? kvf__encoder_params(tuned->encoder)->n : 0) +
+    return tuned->log_weight.n + tuned->state.n +
+           (tuned->encoder ? kvf__encoder_params(tuned->encoder)->n : 0) +
            (tuned->base ? tuned->base->n : 0);
 }
 
@@ -64,6 +67,7 @@ static kvf_status list(kvf_ctx *ctx, const kvf__tuned *tuned, const kvf__train_r
 {
     out->n = 0;
     KVF_TRY(kvf__params_append(ctx, out, log_weight));
+    KVF_TRY(kvf__params_append(ctx, out, &tuned->state));
     if (encoder) KVF_TRY(kvf__params_append(ctx, out, encoder));
     if (tuned->base) KVF_TRY(kvf__params_append(ctx, out, tuned->base));
     return kvf__tasks_list_params(ctx, rows, out);

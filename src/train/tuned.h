@@ -24,6 +24,7 @@ typedef struct kvf__tuned {
     kvf__emitted emitted; /* view of the port's output */
     kvf__emitted gradient;
     kvf__params log_weight;   /* --log-weight of the prefix, one parameter; n = 0: none */
+    kvf__params state;        /* --state-lr: the prefix's state, one parameter; n = 0: fixed */
     kvf__prefix task_prefix;  /* --task-prefix low-rank: prefix of rows.now; P = 0: shared */
     kvf__prefix masked;       /* --prefix-dropout: prefix under the step's mask; empty: none */
     kvf__condition condition; /* input of the base in a step; one of the three prefixes */

@@ -18,6 +18,10 @@ loss() { # FILE
     run 0 eval --base model --prefix "$1" --data valid.jsonl --precision f32 --threads 2 --json
     value loss
 }
+valid_loss() { # RUN: that of the best step
+    run 0 inspect "$1"
+    sed -n 's/^  best_value *//p' out
+}
 near() { # A B WHAT
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a - b < 1e-5 && b - a < 1e-5) }' || fail "$3: $1, want $2"
 }
@@ -104,6 +108,29 @@ for family in lfm2 qwen3_5; do
     run 0 distill --base model --data train.jsonl --document document.txt --method direct --prefix-length 4 --out student.h5 --steps 1 --quiet --threads 2
     run 0 inspect student.h5
     has out 'state$'
+
+    # a trained state: resumed, merged, begun from, with one mask for a step
+    set -- "$@" --state-lr 0.02 --prefix-dropout 0.1 --force
+    train 0 "$@" --out whole.h5 --steps 4
+    train 0 "$@" --out parts.h5 --steps 2
+    run 0 train --base model --data train.jsonl --valid valid.jsonl --out parts.h5 --steps 4 --resume --threads 2 --quiet
+    same whole.h5 parts.h5
+    run 0 merge whole.h5 --base model --out whole-folded.h5
+    [ "$(loss whole.h5)" = "$(loss whole-folded.h5)" ] || fail "$family: a trained state is lost in merging"
+    near "$(loss whole.h5)" "$(valid_loss whole.h5)" "$family: a trained state"
+    for how in 'mlp --optimizer adamw' mlp 'mlp --prefix-length 0 --ffn-length 3' 'direct --log-weight fixed --start-mass -1'; do
+        # shellcheck disable=SC2086 # options
+        train 0 --method $how --init random --state-lr 0.02 --valid valid.jsonl --out state.h5 --steps 4 --quiet --force
+        near "$(loss state.h5)" "$(valid_loss state.h5)" "$family, $how: a trained state"
+        run 0 inspect state.h5
+        has out 'state$'
+        run 0 merge state.h5 --base model --out state-folded.h5 --force
+        run 0 inspect state-folded.h5
+        has out '^  mixer_state  *\[[0-9]*\] '
+        [ "$(loss state.h5)" = "$(loss state-folded.h5)" ] || fail "$family, $how: a trained state is lost in merging"
+    done
+    train 0 --method direct --init-from state-folded.h5 --log-weight fixed --state-lr 0.02 --out from.h5 --steps 0 --quiet --force
+    [ "$(loss from.h5)" = "$(loss state-folded.h5)" ] || fail "$family: a run begins at another state"
 
     # rows in a batch, beams, and drafts
     run 0 generate --base model --prefix text-folded.h5 --data valid.jsonl --max-tokens 8 --temperature 0 --quiet

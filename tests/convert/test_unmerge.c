@@ -180,6 +180,30 @@ START_TEST(incomplete_runs_are_refused)
 }
 END_TEST
 
+/* A trained state of a run (docs/format.md). */
+START_TEST(states_of_runs_are_finite)
+{
+    const int64_t n = 3;
+    kvf__artifact run = {0};
+    kvf__param *state = NULL;
+    kvf_prefix *opened = NULL;
+    make_prefix(4);
+    unmerge(16, 1, other);
+    ck_assert_int_eq(kvf__artifact_read_all(ctx, other, KVF__KIND_RUN, &run), KVF_OK);
+    ck_assert(!kvf__params_owned_add(ctx, &run.values, KVF__MIXER_STATE, 1, &n, &state));
+    float *value = state->value;
+    value[0] = 1, value[1] = -2, value[2] = _i ? INFINITY : 3;
+    ck_assert_int_eq(kvf__artifact_write(ctx, other, true, &run), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_open(ctx, other, KVF_CHECKPOINT_DEFAULT, &opened),
+                     _i ? KVF_ENUMERIC : KVF_OK);
+    if (_i)
+        ck_assert_ptr_nonnull(
+            strstr(kvf_ctx_error(ctx), "mixer_state: value 2 is inf, want finite values"));
+    kvf_prefix_free(opened);
+    kvf__artifact_done(&run);
+}
+END_TEST
+
 /* More virtual tokens than independent hidden rows: refused, or approximated as closely as
  * possible. */
 START_TEST(too_narrow_is_refused)
@@ -298,6 +322,7 @@ int main(void)
     tcase_add_test(core, seeds_differ_and_repeat);
     tcase_add_test(core, keeps_what_the_file_says);
     tcase_add_loop_test(limits, incomplete_runs_are_refused, 0, 3);
+    tcase_add_loop_test(limits, states_of_runs_are_finite, 0, 2);
     tcase_add_test(limits, too_narrow_is_refused);
     tcase_add_loop_test(limits, poor_start_is_refused, 0, 4);
     tcase_add_loop_test(errors, approximate_wants_a_target, 0, 3);

@@ -61,6 +61,7 @@ static const struct row {
     {"log-weight", "train", EFFECT, "", NULL},
     {"start-mass", "-3", EFFECT, "log-weight=train", NULL},
     {"log-weight-lr", "2", EFFECT, "log-weight=train", NULL},
+    {"state-lr", "0.1", EFFECT, "", NULL},
     {"lr", "0.2", EFFECT, "", NULL},
     {"train-head", NULL, EFFECT, "", NULL},
     {"head-lr", "0.2", EFFECT, "", NULL},

@@ -3,6 +3,8 @@
 #include "data_int.h"
 #include "toy_model.h"
 
+#include <math.h>
+
 static toy t;
 
 static void setup(void)
@@ -126,6 +128,20 @@ static double run(const rows *r, bool causal, bool share, const kvf__prefix *pre
     return loss;
 }
 
+/* Gives a prefix a random state, if layers of the base have one. Returns the state's floats. */
+static size_t add_state(kvf__prefix *prefix)
+{
+    const kvf__desc *desc = kvf__model_desc(t.model);
+    const int64_t n = kvf__mixer_state_at(desc, desc->L);
+    kvf__rng rng = kvf__rng_make(78, 1);
+    float *state = calloc((size_t)n + 1, sizeof *state);
+    for (int64_t i = 0; i < n; i++)
+        state[i] = (float)(0.5 * kvf__rng_normal(&rng));
+    ck_assert(!kvf__prefix_set_state(t.ctx, prefix, n ? state : NULL, n));
+    free(state);
+    return (size_t)n;
+}
+
 static void compare(const shape *shapes, double loss_bound, double gradient_bound)
 {
     rows r;
@@ -135,14 +151,20 @@ static void compare(const shape *shapes, double loss_bound, double gradient_boun
     toy_prefix(&t, &prefix, 5, 0.5);
     toy_prefix(&t, &whole, 5, 0);
     toy_prefix(&t, &shared, 5, 0);
+    const size_t states = add_state(&prefix);
+    add_state(&whole);
+    add_state(&shared);
     double want = run(&r, false, false, &prefix, &whole, &full);
     double trimmed = run(&r, true, false, &prefix, &shared, &plain);
     ck_assert_double_eq_tol(trimmed, want, loss_bound * want);
     ck_assert(ck_rel_l2(shared.kv, whole.kv, kvf__prefix_count(&whole)) <= gradient_bound);
+    if (states) ck_assert(ck_rel_l2(shared.state, whole.state, states) <= gradient_bound);
     double got = run(&r, true, true, &prefix, &shared, &tree);
     ck_assert_double_eq_tol(got, want, loss_bound * want);
     double error = ck_rel_l2(shared.kv, whole.kv, kvf__prefix_count(&whole));
     ck_assert_msg(error <= gradient_bound, "gradient is %g away", error);
+    error = states ? ck_rel_l2(shared.state, whole.state, states) : 0;
+    ck_assert_msg(error <= gradient_bound, "gradient of the state is %g away", error);
     ck_assert_int_lt(plain.tokens, full.tokens);
     ck_assert_int_le(tree.tokens, plain.tokens);
     kvf__prefix_done(&prefix);
@@ -166,6 +188,70 @@ START_TEST(sharing_stays_near_in_bf16)
      * the distance of bf16 itself from f32. */
     compare(CASES[_i], 6e-3, 4e-2);
     toy_free(&t);
+}
+END_TEST
+
+/* The derivative along a random change with the gradient's signs, so that differences in f32 are
+ * near, at a tree of rows. */
+START_TEST(gradient_of_a_state_is_that_of_differences)
+{
+    rows r;
+    kvf__prefix prefix, d;
+    kvf__batch_sizes sizes;
+    double ends[2], want = 0;
+    /* the delta rule is more curved */
+    const float step = kvf__model_desc(t.model)->mixer.kind == KVF__MIXER_DELTA ? 1e-4f : 1e-3f;
+    make_rows(&r, CASES[1]);
+    toy_prefix(&t, &prefix, 5, 0.5);
+    toy_prefix(&t, &d, 5, 0);
+    const size_t n = add_state(&prefix);
+    add_state(&d);
+    run(&r, true, true, &prefix, &d, &sizes);
+    float *along = malloc(n * sizeof *along), *was = malloc(n * sizeof *was);
+    kvf__rng rng = kvf__rng_make(5, 5);
+    memcpy(was, prefix.state, n * sizeof *was);
+    for (size_t i = 0; i < n; i++) {
+        along[i] = (float)kvf__rng_normal(&rng);
+        if (d.state[i] != 0) along[i] = copysignf(along[i], d.state[i]);
+        want += (double)along[i] * (double)d.state[i] / 0.125; /* the scale of run() */
+    }
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < n; i++)
+            prefix.state[i] = was[i] + (side ? step : -step) * along[i];
+        ends[side] = run(&r, true, true, &prefix, &d, &sizes);
+    }
+    const double got = (ends[1] - ends[0]) / (2 * (double)step);
+    ck_assert_msg(fabs(got - want) < 0.005 * fabs(want), "%g, want %g", got, want);
+    free(along);
+    free(was);
+    kvf__prefix_done(&prefix);
+    kvf__prefix_done(&d);
+}
+END_TEST
+
+START_TEST(gradient_of_a_state_has_the_same_bits_for_any_threads)
+{
+    const kvf_ctx_options one = {.threads = 1};
+    kvf_ctx *two = t.ctx, *other = NULL;
+    rows r;
+    kvf__prefix prefix, d[2];
+    kvf__batch_sizes sizes;
+    ck_assert(!kvf_ctx_create(&one, &other));
+    make_rows(&r, CASES[2]);
+    toy_prefix(&t, &prefix, 5, 0.5);
+    const size_t n = add_state(&prefix);
+    for (int i = 0; i < 2; i++) {
+        toy_prefix(&t, &d[i], 5, 0);
+        add_state(&d[i]);
+        t.ctx = i ? other : two;
+        run(&r, true, false, &prefix, &d[i], &sizes);
+        t.ctx = two;
+    }
+    ck_assert_mem_eq(d[0].state, d[1].state, n * sizeof(float));
+    kvf__prefix_done(&prefix);
+    kvf__prefix_done(&d[0]);
+    kvf__prefix_done(&d[1]);
+    kvf_ctx_free(other);
 }
 END_TEST
 
@@ -257,6 +343,10 @@ int main(void)
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, gpt2);
     suite_add_tcase(suite, qwen3);
+    tcase_add_test(lfm2, gradient_of_a_state_is_that_of_differences);
+    tcase_add_test(qwen3_5, gradient_of_a_state_is_that_of_differences);
+    tcase_add_test(lfm2, gradient_of_a_state_has_the_same_bits_for_any_threads);
+    tcase_add_test(qwen3_5, gradient_of_a_state_has_the_same_bits_for_any_threads);
     suite_add_tcase(suite, lfm2);
     suite_add_tcase(suite, qwen3_5);
     suite_add_tcase(suite, bf16);
