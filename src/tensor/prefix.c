@@ -138,16 +138,27 @@ void kvf__prefix_done(kvf__prefix *prefix)
     *prefix = (kvf__prefix){0};
 }
 
+kvf_status kvf__prefix_zero_state(kvf_ctx *ctx, kvf__prefix *prefix, int64_t n)
+{
+    float *state = NULL;
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *state, &state));
+    kvf__free(prefix->state);
+    prefix->state = state;
+    prefix->states = n;
+    return KVF_OK;
+}
+
 kvf_status kvf__prefix_set_state(kvf_ctx *ctx, kvf__prefix *prefix, const float *from, int64_t n)
 {
-    if (!from || prefix->states != n) {
-        float *state = NULL;
-        if (from) KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *state, &state));
+    if (!from) {
         kvf__free(prefix->state);
-        prefix->state = state;
-        prefix->states = from ? n : 0;
+        prefix->state = NULL;
+        prefix->states = 0;
+        return KVF_OK;
     }
-    if (from) memcpy(prefix->state, from, (size_t)n * sizeof *from);
+    if (prefix->states != n) KVF_TRY(kvf__prefix_zero_state(ctx, prefix, n));
+    memcpy(prefix->state, from, (size_t)n * sizeof *from);
     return KVF_OK;
 }
 

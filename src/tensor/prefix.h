@@ -85,6 +85,7 @@ void kvf__prefix_done(kvf__prefix *prefix);
 /* Replaces the state by a copy of n floats, at the same place if there were n; from NULL: removes
  * it. */
 kvf_status kvf__prefix_set_state(kvf_ctx *ctx, kvf__prefix *prefix, const float *from, int64_t n);
+kvf_status kvf__prefix_zero_state(kvf_ctx *ctx, kvf__prefix *prefix, int64_t n); /* n zeros */
 size_t kvf__prefix_count(const kvf__prefix *prefix); /* L * 2 * G * P * D, or the sum over layers */
 /* Returns the number of log-weights: L * G * P. */
 size_t kvf__prefix_weights(const kvf__prefix *prefix);

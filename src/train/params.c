@@ -54,17 +54,14 @@ static kvf_status make_state(const kvf__run *run, kvf__tuned *tuned)
 {
     const kvf__desc *d = kvf__model_desc(run->base->model);
     const int64_t n = kvf__mixer_state_at(d, d->L);
-    float *zeros = NULL;
 
     if (!run->options.state_lr) return KVF_OK;
     if (!n)
         return kvf__fail(
             run->ctx, KVF_EUSAGE,
             "--state-lr: every layer of this base has attention, so there is no state");
-    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)n, sizeof *zeros, &zeros));
-    kvf_status st = kvf__prefix_set_state(run->ctx, &tuned->prefix, zeros, n);
-    if (!st) st = kvf__prefix_set_state(run->ctx, &tuned->dprefix, zeros, n);
-    kvf__free(zeros);
+    KVF_TRY(kvf__prefix_zero_state(run->ctx, &tuned->prefix, n));
+    KVF_TRY(kvf__prefix_zero_state(run->ctx, &tuned->dprefix, n));
     const kvf__param state = {.name = KVF__MIXER_STATE,
                               .value = tuned->prefix.state,
                               .grad = tuned->dprefix.state,
@@ -72,7 +69,7 @@ static kvf_status make_state(const kvf__run *run, kvf__tuned *tuned)
                               .dim = {n},
                               .n = n,
                               .lr_scale = run->options.state_lr / run->options.lr};
-    return st ? st : kvf__params_add(run->ctx, &tuned->state, &state);
+    return kvf__params_add(run->ctx, &tuned->state, &state);
 }
 
 /* Allocates the encoder's output and its gradient, by the port of the method. */

@@ -17,6 +17,8 @@ static bool has_one_mask(const kvf__run *run)
 kvf_status kvf__dropout_alloc(const kvf__run *run, kvf__tuned *tuned)
 {
     const kvf_train_options *o = &run->options;
+    const kvf__desc *d = kvf__model_desc(run->base->model);
+    const int64_t states = kvf__mixer_state_at(d, d->L);
     tuned->condition = (kvf__condition){.prefix = tuned->emitted.prefix,
                                         .vectors = tuned->emitted.vectors,
                                         .position_start = run->id.position_start};
@@ -29,6 +31,7 @@ kvf_status kvf__dropout_alloc(const kvf__run *run, kvf__tuned *tuned)
     if (!has_one_mask(run)) return KVF_OK;
     KVF_TRY(kvf__prefix_like(run->ctx, &tuned->masked, &tuned->prefix));
     KVF_TRY(kvf__prefix_take_weights(run->ctx, &tuned->masked, &tuned->prefix));
+    if (states) KVF_TRY(kvf__prefix_zero_state(run->ctx, &tuned->masked, states));
     tuned->condition.prefix = &tuned->masked;
     return KVF_OK;
 }
@@ -54,7 +57,7 @@ void kvf__dropout_fwd(const kvf__run *run, kvf__tuned *tuned)
     if (!has_one_mask(run)) return;
     memcpy(tuned->masked.layer_mask, tuned->prefix.layer_mask, (size_t)tuned->prefix.L);
     kvf__neurons_take(&tuned->masked.neurons, &tuned->prefix.neurons);
-    if (tuned->state.n)
+    if (tuned->prefix.state)
         memcpy(tuned->masked.state, tuned->prefix.state,
                (size_t)tuned->prefix.states * sizeof(float));
     if (tuned->prefix.log_weight) /* neurons, states and log-weights are not dropped */

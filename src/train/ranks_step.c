@@ -100,9 +100,24 @@ int64_t kvf__ranks_other_tokens(const kvf__ranks *ranks)
 /* Lists the parameters that all ranks have: all but the encoder's and the prefix's. */
 static kvf__params common_params(const kvf__tuned *tuned)
 {
-    size_t first = tuned->log_weight.n +
+    size_t first = tuned->log_weight.n + tuned->state.n +
                    (tuned->encoder ? kvf__encoder_params(tuned->encoder)->n : 0);
     return (kvf__params){.n = tuned->params.n - first, .item = tuned->params.item + first};
+}
+
+/* Broadcasts the state before rows. Only rank 0 knows whether the start has one. */
+static kvf_status share_state(kvf__run *run, kvf__prefix *prefix)
+{
+    const kvf__desc *d = kvf__model_desc(run->base->model);
+    const int64_t n = kvf__mixer_state_at(d, d->L);
+    int64_t states = prefix->states;
+
+    if (!n) return KVF_OK;
+    KVF_TRY(kvf__dist_broadcast(run->ctx, run->ranks->dist, &states, sizeof states));
+    if (!states) return KVF_OK;
+    if (!prefix->state) KVF_TRY(kvf__prefix_zero_state(run->ctx, prefix, n));
+    return kvf__dist_broadcast(run->ctx, run->ranks->dist, prefix->state,
+                               (size_t)n * sizeof *prefix->state);
 }
 
 static kvf_status share_value(kvf__run *run, const kvf__tuned *tuned)
@@ -113,6 +128,7 @@ static kvf_status share_value(kvf__run *run, const kvf__tuned *tuned)
     if (e->prefix)
         KVF_TRY(kvf__dist_broadcast(run->ctx, dist, e->prefix->kv,
                                     kvf__prefix_count(e->prefix) * sizeof(float)));
+    if (e->prefix) KVF_TRY(share_state(run, e->prefix));
     if (e->prefix && e->prefix->log_weight)
         KVF_TRY(kvf__dist_broadcast(run->ctx, dist, e->prefix->log_weight,
                                     kvf__prefix_weights(e->prefix) * sizeof(float)));
@@ -181,6 +197,7 @@ static kvf_status sum_gradients(kvf__run *run, const kvf__tuned *tuned)
     if (kvf__log_weight_trained(tuned))
         kvf__dist_sum_begin(dist, tuned->dprefix.log_weight,
                             (int64_t)kvf__prefix_weights(&tuned->dprefix));
+    if (tuned->state.n) kvf__dist_sum_begin(dist, tuned->state.item->grad, tuned->state.item->n);
     if (tuned->dprefix.neurons.w)
         kvf__dist_sum_begin(dist, tuned->dprefix.neurons.w,
                             (int64_t)kvf__neurons_count(&tuned->dprefix.neurons));

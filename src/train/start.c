@@ -158,7 +158,7 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
     const kvf__start *start = find(o->init);
     if (rows->feed && rows->feed->state) {
         const kvf__prefix *from = rows->feed->state(rows->feed->user);
-        KVF_TRY(kvf__tuned_set_state(run->ctx, tuned, from->state, from->states));
+        KVF_TRY(kvf__prefix_set_state(run->ctx, &tuned->prefix, from->state, from->states));
     }
     if (start->begin) return start->begin(run, tuned, rows);
     if (start->words && kvf__encoder_needs_projections(o->method))
@@ -229,9 +229,5 @@ kvf_status kvf__start_values(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
     KVF_TRY(start_neurons(run, tuned));
     if (tuned->encoder && run->options.init_encoder)
         KVF_TRY(kvf__start_safetensors(run, tuned, run->options.init_encoder));
-    if (run->ranks && tuned->prefix.state)
-        return kvf__fail(run->ctx, KVF_EUNSUPPORTED,
-                         "several processes do not share the state of a prefix in layers without "
-                         "attention: use one process, or --init vocab without --state-lr");
     return kvf__log_weight_start(run, tuned, rows->task);
 }

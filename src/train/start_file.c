@@ -102,7 +102,7 @@ kvf_status kvf__start_reach(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *r
         st = file ? target_of_file(run, tuned, file->path, file, target)
                   : find(run, tuned, rows, target);
     if (!st && target.prefix && prefix.state)
-        st = kvf__tuned_set_state(run->ctx, tuned, prefix.state, prefix.states);
+        st = kvf__prefix_set_state(run->ctx, &tuned->prefix, prefix.state, prefix.states);
     if (!st) st = kvf__encoder_init_target(run->ctx, tuned->encoder, target, residual);
     snprintf(words, sizeof words, "--init %s", run->options.init);
     if (!st)

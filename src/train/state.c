@@ -249,7 +249,8 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     t->stepper.skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);
     t->run.progress.stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);
     if (!t->tuned.state.n)
-        KVF_TRY(kvf__tuned_set_state(t->run.ctx, &t->tuned, run->prefix.state, run->prefix.states));
+        KVF_TRY(kvf__prefix_set_state(t->run.ctx, &t->tuned.prefix, run->prefix.state,
+                                      run->prefix.states));
     KVF_TRY(copy_both(t, "", &run->values.params, &run->head.params.params, &t->tuned.params));
     KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->stepper.adamw.m));
     KVF_TRY(copy_values(t, "/optimizer/v", &run->v.params, &t->stepper.adamw.v));

@@ -36,12 +36,6 @@ static void clear_gradients(const kvf__tuned *tuned, const kvf__train_rows *rows
     }
 }
 
-kvf_status kvf__tuned_set_state(kvf_ctx *ctx, kvf__tuned *tuned, const float *state, int64_t n)
-{
-    KVF_TRY(kvf__prefix_set_state(ctx, &tuned->prefix, state, n));
-    return tuned->masked.P ? kvf__prefix_set_state(ctx, &tuned->masked, state, n) : KVF_OK;
-}
-
 /* ---- the list of parameters ------------------------------------------------------------------ */
 
 bool kvf__log_weight_trained(const kvf__tuned *tuned)

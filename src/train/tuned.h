@@ -38,8 +38,6 @@ void kvf__tuned_done(kvf__tuned *tuned);
 /* tuned.c: updates the list of all parameters, because the encoder's gradients move with each
  * backward pass. Allocates only the first time. */
 kvf_status kvf__tuned_list(kvf_ctx *ctx, kvf__tuned *tuned, const kvf__train_rows *rows);
-/* Sets the state before rows (desc.h) of the trained prefix, also under dropout. */
-kvf_status kvf__tuned_set_state(kvf_ctx *ctx, kvf__tuned *tuned, const float *state, int64_t n);
 /* Returns the number of trained values. */
 int64_t kvf__tuned_values(const kvf__tuned *tuned);
 /* Returns the number of parameters before the heads'. */

@@ -25,7 +25,8 @@ TASKS = {  # name: base, training rows, validation rows, methods, options
             ["--task", "seq-cls", "--overlong", "truncate"]),
     "WNUT-17": ("encoder", "wnut17/wnut17train.conll", "wnut17/emerging.dev.conll", ["mlp", NEURONS, "direct", "adapter"],
                 ["--task", "token-cls", "--overlong", "truncate"]),
-    "E2E": ("decoder", "e2e/trainset.csv", "e2e/devset.csv", ["mlp", "direct", "adapter"], ["--map", "prompt=mr,completion=ref"]),
+    "E2E": ("decoder", "e2e/trainset.csv", "e2e/devset.csv", ["mlp", NEURONS, "direct", "adapter"],
+            ["--map", "prompt=mr,completion=ref"]),
 }
 E2E_VALID = 100
 

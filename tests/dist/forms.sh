@@ -26,6 +26,19 @@ parity words 3 --base bert --task token-cls --data names.conll $prefix --batch-s
 parity choice 3 --base bert --task multiple-choice --data choice.jsonl $prefix --batch-size 4
 parity answers 2 --base bert --task qa --data qa.jsonl $prefix --batch-size 4
 
+# layers without attention: a state after a text, and trained
+cp -r model attention
+cat >hybrid.json <<END
+{"model_type": "lfm2", "vocab_size": 258, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "max_position_embeddings": 512, "initializer_range": 0.3, "bos_token_id": 256, "eos_token_id": 257, "tie_word_embeddings": true,
+ "num_hidden_layers": 3, "block_auto_adjust_ff_dim": false, "layer_types": ["conv", "full_attention", "conv"]}
+END
+run 0 new-base --config hybrid.json --tokenizer attention/tokenizer.json --out hybrid --quiet
+lm="--base hybrid --data train.jsonl --batch-size 7"
+parity after_text 2 $lm $prefix --init text --init-text 'a state' --prefix-dropout 0.2
+parity state 3 $lm $prefix --state-lr 0.01
+lm="--base model --data train.jsonl --batch-size 7"
+
 # with int8 a row has the same products on any rank
 if can int8; then
     eight="$lm $prefix --threads 1 --precision int8 --schedule constant --warmup 0 --schedule-steps 5 --quiet"
