@@ -203,7 +203,7 @@ static const kvf__option ROWS[] = {
     ROW("state-lr", "X", "0", KVF_AMOUNT, state_lr,
         "hybrids: learning rate of the state with which layers without attention begin each row; "
         "0: it is fixed",
-        .rules = DISTILL, .methods = PREFIXES),
+        .rules = DISTILL, .methods = PREFIXES, .excludes = "infix"),
     ROW("lr", "X", "by method", KVF_ABOVE_0, lr,
         "learning rate; mlp, direct, projected 0.03, for token-cls 0.05, with a head times "
         "sqrt(batch-size / 8), at most 0.1; prompt 0.3, p-tuning 0.001",

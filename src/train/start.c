@@ -158,7 +158,8 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
     const kvf__start *start = find(o->init);
     if (rows->feed && rows->feed->state) {
         const kvf__prefix *from = rows->feed->state(rows->feed->user);
-        KVF_TRY(kvf__prefix_set_state(run->ctx, &tuned->prefix, from->state, from->states));
+        if (from->state)
+            KVF_TRY(kvf__prefix_set_state(run->ctx, &tuned->prefix, from->state, from->states));
     }
     if (start->begin) return start->begin(run, tuned, rows);
     if (start->words && kvf__encoder_needs_projections(o->method))

@@ -108,6 +108,10 @@ for family in lfm2 qwen3_5; do
     run 0 distill --base model --data train.jsonl --document document.txt --method direct --prefix-length 4 --out student.h5 --steps 1 --quiet --threads 2
     run 0 inspect student.h5
     has out 'state$'
+    run 0 distill --base model --data train.jsonl --document document.txt --method direct --prefix-length 4 --out student.h5 --steps 2 --quiet --threads 2 \
+        --state-lr 0.02 --force
+    run 0 inspect student.h5
+    has out '^  encoder/mixer_state  *\[[0-9]*\] '
 
     # a trained state: resumed, merged, begun from, with one mask for a step
     set -- "$@" --state-lr 0.02 --prefix-dropout 0.1 --force
@@ -173,6 +177,8 @@ for family in lfm2 qwen3_5; do
         --method projected --prefix-length 4 --out no.h5
     run 2 train --base model --data train.jsonl --method direct --prefix-length 4 --layers 0 --out no.h5
     has err '--layers 0: none of these layers has attention'
+    run 2 train --base model --data train.jsonl --method direct --prefix-length 4 --state-lr 0.02 --infix --out no.h5
+    has err 'state-lr.*infix'
     refused 'nearest words are not supported' words folded.h5 --base model
     refused 'layers differ cannot be trained' train --base model --data train.jsonl --method adapter --out no.h5
     refused 'layers differ cannot be trained' train --base model --data train.jsonl --method full --out no.h5
