@@ -156,6 +156,17 @@ static kvf_status make_history(kvf__trainer *t)
     return KVF_OK;
 }
 
+/* Refuses a file's state of another size, which a copy under dropout would overrun. */
+static kvf_status check_state(const kvf__trainer *t)
+{
+    const kvf__desc *d = kvf__model_desc(t->run.base->model);
+    const int64_t have = t->tuned.prefix.states, want = kvf__mixer_state_at(d, d->L);
+    if (!have || have == want) return KVF_OK;
+    return kvf__fail(t->run.ctx, KVF_ESHAPE,
+                     "prefix: a state of %lld values, but the base's has %lld", (long long)have,
+                     (long long)want);
+}
+
 /* Allocates AdamW and history, and sets initial values or those of the resumed run. Needs the
  * number of steps. */
 static kvf_status begin_values(kvf__trainer *t)
@@ -175,6 +186,7 @@ static kvf_status begin_values(kvf__trainer *t)
         KVF_TRY(kvf__trainer_restore(t));
     else
         KVF_TRY(kvf__start_values(&t->run, &t->tuned, &t->rows));
+    KVF_TRY(check_state(t));
     if (!t->run.output.is_resumed) t->run.progress.best.params.n = 0;
     if (t->tuned.encoder)
         KVF_TRY(kvf__encoder_lr_units(t->run.ctx, t->tuned.encoder, o->lr_per_parameter,

@@ -184,6 +184,18 @@ for family in lfm2 qwen3_5; do
     refused 'layers differ cannot be trained' train --base model --data train.jsonl --method full --out no.h5
 done
 
+# a state of another size, which a prefix under dropout has no room for
+run 0 new-base --config lfm2.json --tokenizer tokenizer.json --out model --force --quiet
+train 0 --method direct --init text --init-text 'after all' --out text.h5 --steps 2 --quiet --force
+run 0 merge text.h5 --base model --out text-folded.h5 --force
+sed 's/"lfm2",/"lfm2", "conv_L_cache": 2,/' lfm2.json >short.json
+run 0 new-base --config short.json --tokenizer tokenizer.json --out short --quiet
+for how in '' '--state-lr 0.02'; do
+    # shellcheck disable=SC2086 # options
+    refused 'prefix: a state of 128 values, but the base.s has 64' train --base short --data train.jsonl --method direct --prefix-length 4 --threads 2 \
+        --init-from text-folded.h5 --allow-other-base --prefix-dropout 0.2 $how --out no.h5
+done
+
 # configs that no pass runs
 bad() { # EDIT LINE
     sed "$1" lfm2.json >bad.json
