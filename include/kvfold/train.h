@@ -233,8 +233,8 @@ typedef struct kvf_train_options {
                                   or tag in the training loss; NULL or "": 1 */
     const char *delimiter; /* TSV and CSV: one character, or "\\t"; NULL or "": a tab, a comma */
     int64_t rows;          /* number of rows of data to train on, drawn by seed; 0: all */
-    double
-        state_lr; /* rate of the state with which layers without attention begin rows; 0: fixed */
+    /* Rate of the state with which layers without attention begin rows; 0: it is fixed. */
+    double state_lr;
     uint64_t reserved[22];
 } kvf_train_options;
 

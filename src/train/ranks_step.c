@@ -100,8 +100,7 @@ int64_t kvf__ranks_other_tokens(const kvf__ranks *ranks)
 /* Lists the parameters that all ranks have: all but the encoder's and the prefix's. */
 static kvf__params common_params(const kvf__tuned *tuned)
 {
-    size_t first = tuned->log_weight.n + tuned->state.n +
-                   (tuned->encoder ? kvf__encoder_params(tuned->encoder)->n : 0);
+    const size_t first = kvf__tuned_own_params(tuned) - (tuned->base ? tuned->base->n : 0);
     return (kvf__params){.n = tuned->params.n - first, .item = tuned->params.item + first};
 }
 
