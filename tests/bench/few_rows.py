@@ -59,7 +59,8 @@ def compare(args, name, rows, inputs):
     """Runs one cell and returns the object that compare prints; None: no run succeeded."""
     methods, options = TASKS[name][3:]
     command = [args.kvfold, "compare", "--base", inputs[0], "--data", inputs[1], "--valid", inputs[2], "--rows", str(rows),
-               "--draws", str(args.draws), "--methods", ",".join(methods), "--out", os.path.join(args.out, f"{name}-{rows}"), "--resume", "--json", "--quiet"]
+               "--draws", str(args.draws), "--methods", ",".join(methods), "--out", os.path.join(args.out, f"{name}-{rows}"),
+               "--resume", "--json", "--quiet"]
     command += options + (["--threads", str(args.threads)] if args.threads else [])
     if "--steps" not in options:
         command += ["--steps", str(args.steps), "--eval-every", str(max(1, args.steps // 4))]
