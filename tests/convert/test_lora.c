@@ -2,6 +2,7 @@
  * of the models after its merge_and_unload() (make_lora_golden.py). */
 #include "golden_base.h"
 #include "golden_model.h"
+#include "lora.h"
 #include "open_base.h"
 #include "toy_lora.h"
 
@@ -290,6 +291,45 @@ START_TEST(refuses_other_modules_and_folders)
 }
 END_TEST
 
+/* A GGUF of Qwen3.5 with more value heads than key heads has them in another order. */
+START_TEST(refuses_weights_that_a_gguf_reorders)
+{
+    static float values[64];
+    static const char CONFIG[] = "{\"peft_type\":\"LORA\",\"r\":1,\"lora_alpha\":1}";
+    static const char *const TENSORS[] = {
+        "base_model.model.model.layers.0.linear_attn.out_proj.lora_A.weight",
+        "base_model.model.model.layers.0.linear_attn.out_proj.lora_B.weight"};
+    char dir[512], file[640];
+    const char *gguf = ck_source("tests/golden/model_qwen3_5/model.gguf");
+    kvf__weights weights = {0};
+    kvf__desc desc = {0};
+    kvf__table lora = {0};
+    toy_path(dir, place, "reordered");
+    ck_assert_int_eq(mkdir(dir, 0777), 0);
+    toy_write(dir, "adapter_config.json", CONFIG);
+    for (int b = 0; b < 2; b++) {
+        const kvf__view view = {
+            .data = values, .dtype = KVF__F32, .rank = 2, .dim = {b ? 16 : 1, b ? 1 : 36}};
+        ck_assert_int_eq(kvf__table_add(own, &lora, TENSORS[b], view), KVF_OK);
+    }
+    snprintf(file, sizeof file, "%s/adapter_model.safetensors", dir);
+    ck_assert_int_eq(kvf__safetensors_write(own, file, true, lora.items, lora.n), KVF_OK);
+
+    kvf_base base = {.path = (char *)gguf, .lora = dir};
+    ck_assert_int_eq(kvf__gguf_open(own, gguf, &weights), KVF_OK);
+    ck_assert_int_eq(kvf__desc_from_gguf(own, gguf, weights.meta, &weights.table, &desc), KVF_OK);
+    ck_assert_int_eq(kvf__bind(own, gguf, &desc, &weights.table, &base.slots), KVF_OK);
+    ck_assert_int_eq(kvf__lora_fold(own, &desc, &base), KVF_EUNSUPPORTED);
+    ck_assert_msg(strstr(kvf_ctx_error(own), "orders these values otherwise; use the folder"), "%s",
+                  kvf_ctx_error(own));
+    kvf__free(base.folds);
+    kvf__slots_done(&base.slots);
+    kvf__desc_done(&desc);
+    kvf__weights_close(&weights);
+    kvf__table_done(&lora);
+}
+END_TEST
+
 /* Refused before the weights are read, with the option's name. */
 START_TEST(refuses_ways_to_keep_weights)
 {
@@ -383,6 +423,7 @@ int main(void)
     tcase_add_test(identity, is_another_base_by_name_and_hash);
     tcase_add_loop_test(errors, refuses_by_name_what_it_would_lose, 0, N_CONFIGS);
     tcase_add_test(errors, refuses_other_modules_and_folders);
+    tcase_add_test(errors, refuses_weights_that_a_gguf_reorders);
     tcase_add_test(errors, refuses_what_is_no_base);
     tcase_add_test(errors, refuses_ways_to_keep_weights);
     tcase_add_test(errors, refuses_a_file_cut_short);
