@@ -202,7 +202,8 @@ typedef struct kvf_train_options {
     /* metric that selects the best checkpoint; NULL or "": depends on the task */
     const char *metric;
     int64_t early_stop; /* validations without improvement before the run stops; 0: never */
-    /* lm: text on which the base's behaviour is measured and kept; NULL: none */
+    /* lm: text on which the base's behaviour is measured and kept; NULL: none; "prompts": the text
+     * without loss of up to 128 rows of the data */
     const char *retention;
     double kl_to_base; /* weight of KL(base || with the prefix) on the retention text; 0: none */
 

@@ -365,13 +365,13 @@ static const kvf__option ROWS[] = {
         "metric that selects the best checkpoint: loss, accuracy, f1, exact_match, ...; a tie "
         "goes to the lowest loss",
         .rules = UNSET),
-    ROW("retain", "FILE", "", KVF_TEXT, retention,
+    ROW("retain", "FILE|prompts", "", KVF_TEXT, retention,
         "lm: text on which the base should stay unchanged; reports its loss with the prefix and "
-        "with the bare base",
+        "with the bare base; prompts: the text without loss of up to 128 rows of --data",
         .rules = LOCAL | DISTILL | ONE_TASK | ONE_STACK, .methods = PREFIXES, .tasks = "lm",
         .excludes = "infix"),
     ROW("kl-to-base", "X", "0", KVF_AMOUNT, kl_to_base,
-        "weight of an extra loss, KL(base || with the prefix) on rows of the --retain file, "
+        "weight of an extra loss, KL(base || with the prefix) on rows of --retain, "
         "over the base's 20 likeliest tokens at each label",
         .rules = DISTILL | ONE_TASK, .methods = PREFIXES, .tasks = "lm", .needs = "retain",
         .excludes = "train-head"),

@@ -1,13 +1,17 @@
 /* --retain FILE: follows the loss on text that the prefix should not change, and compares it with
  * the bare base. It does not influence the best checkpoint or early stopping. --kl-to-base lowers
- * it (kl_to_base.c).
+ * it (kl_to_base.c). --retain prompts takes the text without loss from the training rows.
  *
  * The bare base reads a row from position 0 on, the base with the prefix from position_start on, as
  * in normal use. */
 #include "retention.h"
+#include "row_list.h"
 
 #include <math.h>
 #include <string.h>
+
+enum { PROMPTS = 128 };           /* training rows of --retain prompts */
+#define PROMPTS_STREAM 0x70726f6d /* "prom": separates this random stream from the others */
 
 /* Loads rows like those of a data file, but with a separate format option, and truncates long ones.
  */
@@ -28,6 +32,43 @@ static kvf_status load(const kvf__run *run, const kvf__render *render, kvf__data
     return kvf__fail(run->ctx, KVF_EDATA, "%s: no row has a token to predict", o->retention);
 }
 
+/* Appends a row up to its last token without loss. Those tokens are predicted, the others not. */
+static kvf_status add_prompt(kvf_ctx *ctx, kvf__row_list *list, const kvf__dataset *data,
+                             int64_t row)
+{
+    int64_t end = data->start[row + 1];
+    while (end > data->start[row] && data->labels[end - 1] != KVF__NO_LABEL)
+        end--;
+    for (int64_t i = data->start[row]; i < end; i++) {
+        const bool predicted = data->labels[i] == KVF__NO_LABEL;
+        KVF_TRY(kvf__ids_add(ctx, &list->ids, data->ids[i]));
+        KVF_TRY(kvf__ids_add(ctx, &list->labels, predicted ? data->ids[i] : KVF__NO_LABEL));
+    }
+    return kvf__row_list_end(ctx, list);
+}
+
+/* Takes training rows in random order. */
+static kvf_status take_prompts(const kvf__run *run, const kvf__dataset *data, kvf__dataset *out)
+{
+    kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)PROMPTS_STREAM << 32);
+    kvf__row_list list = {.longest = kvf__longest_example(data)};
+    int64_t *order = NULL;
+    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)data->n, sizeof *order, &order));
+    for (int64_t i = 0; i < data->n; i++)
+        order[i] = i;
+    kvf__rng_shuffle(&rng, order, (size_t)data->n);
+    kvf_status st = KVF_OK;
+    for (int64_t i = 0; !st && i < data->n && list.ends.n < PROMPTS; i++)
+        st = add_prompt(run->ctx, &list, data, order[i]);
+    if (!st && !list.ends.n)
+        st = kvf__fail(run->ctx, KVF_EDATA,
+                       "--retain prompts: no row of --data has tokens without loss; want a file");
+    if (!st) st = kvf__row_list_pick(run->ctx, &list, 1, true, "", out);
+    kvf__row_list_done(&list);
+    kvf__free(order);
+    return st;
+}
+
 /* Restores earlier measurements from the run file. */
 static void restore(const kvf__run *run, kvf__retention *m)
 {
@@ -39,7 +80,7 @@ static void restore(const kvf__run *run, kvf__retention *m)
         if (!isnan(history->retention_loss[i])) m->loss = history->retention_loss[i];
 }
 
-kvf_status kvf__retention_open(kvf__run *run, const kvf__render *render, kvf__retention **out)
+kvf_status kvf__retention_open(kvf__run *run, const kvf__train_rows *rows, kvf__retention **out)
 {
     const kvf__evaluator_options how = {
         .P = run->id.P, .neurons = run->id.neurons.N, .share_prefixes = !run->options.share_off};
@@ -48,7 +89,9 @@ kvf_status kvf__retention_open(kvf__run *run, const kvf__render *render, kvf__re
     kvf__retention *m = *out;
     m->base_loss = m->start_loss = m->loss = NAN;
     if (run->output.is_resumed) restore(run, m);
-    KVF_TRY(load(run, render, &m->set));
+    KVF_TRY(!strcmp(run->options.retention, "prompts")
+                ? take_prompts(run, &rows->task->data, &m->set)
+                : load(run, &rows->renderer.render, &m->set));
     if (m->set.truncated && !kvf__ranks_follows(run->ranks))
         kvf__run_note(run, "%s: %lld rows truncated", run->options.retention,
                       (long long)m->set.truncated);

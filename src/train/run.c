@@ -57,19 +57,24 @@ kvf_status kvf__run_open_output(kvf__run *run)
     return kvf__options_resume(run->ctx, o->out, &run->options, run->output.resumed.options);
 }
 
+/* Returns the path of an option, NULL if its value is the word that names no file. */
+static const char *path_unless(const char *value, const char *word)
+{
+    return value && strcmp(value, word) ? value : NULL;
+}
+
 /* Runs before the base is loaded, so that a wrong path fails early. */
 kvf_status kvf__run_check_inputs(const kvf__run *run)
 {
     const kvf_train_options *o = &run->options;
     const bool starts = !run->output.is_resumed;
-    const char *const paths[] = {
-        o->data,
-        o->valid,
-        o->retention,
-        strcmp(o->class_weights ? o->class_weights : "", "balanced") ? o->class_weights : NULL,
-        starts ? o->init_kv : NULL,
-        starts ? o->init_from : NULL,
-        starts ? o->init_encoder : NULL};
+    const char *const paths[] = {o->data,
+                                 o->valid,
+                                 path_unless(o->retention, "prompts"),
+                                 path_unless(o->class_weights, "balanced"),
+                                 starts ? o->init_kv : NULL,
+                                 starts ? o->init_from : NULL,
+                                 starts ? o->init_encoder : NULL};
     const kvf_named *const lists[] = {&o->named_data, &o->named_valid};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         if (paths[i] && *paths[i]) KVF_TRY(kvf__check_input(run->ctx, paths[i]));

@@ -220,7 +220,7 @@ static kvf_status open_all(kvf__trainer *t)
     KVF_TRY(keep_form(t));
     KVF_TRY(note_rows(t));
     note_rate(&t->run);
-    KVF_TRY(kvf__retention_open(&t->run, &t->rows.renderer.render, &t->retention));
+    KVF_TRY(kvf__retention_open(&t->run, &t->rows, &t->retention));
     KVF_TRY(make_parts(t));
     KVF_TRY(kvf__trainer_lengths(t));
     KVF_TRY(kvf__trainer_check_disk(t));

@@ -23,6 +23,11 @@ same run.h5 half.h5
 cp train.jsonl other.jsonl
 train 1 --method direct --steps 4 --retain other.jsonl --out half.h5 --resume
 has err 'created with a different retention file'
+train 0 --method direct --steps 4 --eval-every 2 --retain prompts --kl-to-base 2 --out whole.h5 --quiet
+has out '^retention loss [0-9.]*; [0-9.]* of the bare base, [0-9.]* at the start$'
+train 0 --method direct --steps 2 --schedule-steps 4 --eval-every 2 --retain prompts --kl-to-base 2 --out parts.h5 --quiet
+train 0 --method direct --steps 4 --eval-every 2 --retain prompts --out parts.h5 --resume --quiet
+same whole.h5 parts.h5
 train 2 --kl-to-base 1 --out other.h5
 has err '^kvfold: train: --kl-to-base needs --retain; '
 train 2 --retain text.jsonl --method prompt --out other.h5

@@ -102,6 +102,38 @@ START_TEST(weight_holds_the_text)
 }
 END_TEST
 
+/* Up to the last token without loss, rows have loss where training has none. */
+START_TEST(prompts_are_the_rows_without_loss)
+{
+    kvf_train_options o = options(out, 1), same = options(other, 0);
+    char rows[512], swapped[512];
+    toy_path(rows, dir, "rows.jsonl");
+    toy_path(swapped, dir, "swapped.jsonl");
+    toy_write(dir, "rows.jsonl",
+              "{\"input_ids\": [23, 27, 39, 1, 2, 24, 25, 3], "
+              "\"labels\": [-100, -100, -100, 1, 2, -100, -100, 3]}\n"
+              "{\"input_ids\": [5, 6, 7], \"labels\": [5, 6, 7]}\n"
+              "{\"input_ids\": [8, 9, 10, 11, 12], \"labels\": [-100, -100, -100, 11, 12]}\n");
+    toy_write(dir, "swapped.jsonl",
+              "{\"input_ids\": [23, 27, 39, 1, 2, 24, 25], "
+              "\"labels\": [-100, 27, 39, -100, -100, 24, 25]}\n"
+              "{\"input_ids\": [8, 9, 10], \"labels\": [-100, 9, 10]}\n");
+    o.data = same.data = rows;
+    o.init = same.init = "random";
+    o.retention = "prompts";
+    same.retention = swapped;
+    same.kl_to_base = 1;
+    kvf_train_result r = train(&o), want = train(&same);
+    ck_assert_double_eq_tol(r.retention_base_loss, want.retention_base_loss, 1e-6);
+    ck_assert_double_eq_tol(r.retention_start_loss, want.retention_start_loss, 1e-6);
+    ck_assert_double_eq_tol(r.retention_loss, want.retention_loss, 1e-4);
+
+    o.data = text; /* all of it has loss */
+    o.force = true;
+    expect_failure(&o, KVF_EDATA, "--retain prompts: no row of --data has tokens without loss");
+}
+END_TEST
+
 START_TEST(resume_equals_no_stop)
 {
     kvf_train_options whole = options(out, 2), part = options(other, 2);
@@ -306,6 +338,7 @@ int main(void)
     tcase_add_test(cases, retention_says_what_eval_says);
     tcase_add_test(cases, history_has_it);
     tcase_add_test(cases, weight_holds_the_text);
+    tcase_add_test(cases, prompts_are_the_rows_without_loss);
     tcase_add_test(cases, resume_equals_no_stop);
     tcase_add_test(cases, resume_equals_no_stop_around_a_skipped_step);
     suite_add_tcase(suite, cases);
