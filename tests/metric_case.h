@@ -77,7 +77,7 @@ static inline const char **metric_texts(const kvf_json *list)
 static inline const char **metric_flat(const kvf_json *lists, int64_t **start)
 {
     size_t n = kvf_json_size(lists), all = 0;
-    const char **v = malloc(1);
+    const char **v = malloc(sizeof *v);
 
     *start = calloc(n + 1, sizeof **start);
     for (size_t i = 0; i < n; i++) {

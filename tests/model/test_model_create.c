@@ -203,7 +203,7 @@ static float *some(fixture *f, int64_t cols)
 
 static float *zeros(int64_t cols)
 {
-    return calloc((size_t)(M * cols), sizeof(float));
+    return calloc((size_t)M * (size_t)cols, sizeof(float));
 }
 
 static void run(const fixture *f, const kvf__packed *w, const float *x, float *y, unsigned flags)
