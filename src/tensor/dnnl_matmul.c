@@ -212,15 +212,48 @@ size_t kvf__packed_bytes(const kvf__packed *packed)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Returns the number of rows up to which fewer ones are padded with zeros. Alone, f32 rows would be
+ * summed in another order than among others: on AVX2 up to three of them (dnnl_sgemm.c), with
+ * oneDNN 3.12 a single one. */
+static int64_t least_rows(const kvf__mm *mm, const kvf__packed *w)
+{
+    return mm->shapes[w->shape].ld ? 4 : w->act == KVF__F32 ? 2 : 1;
+}
+
+static size_t padded_bytes(const kvf__mm *mm, const kvf__packed *w)
+{
+    return (size_t)(least_rows(mm, w) * (w->K + w->N)) * sizeof(float);
+}
+
 kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                            kvf__dtype dst_type, unsigned flags)
 {
     prim *p;
     if (M && w->scale) return kvf__int8_prepare(ctx, mm, w, M);
-    if (mm->shapes[w->shape].ld) return kvf__sgemm_prepare(ctx, mm, w, M);
+    if (M < least_rows(mm, w)) {
+        KVF_TRY(kvf__mm_reserve(ctx, &mm->own, padded_bytes(mm, w)));
+        M = M ? least_rows(mm, w) : 0;
+    }
+    if (mm->shapes[w->shape].ld) return KVF_OK;
     if (kvf__mm_by_rows(&mm->shapes[w->shape]))
         return kvf__rows_prepare(ctx, mm, w, M, dst_type, flags);
     return M == 0 ? KVF_OK : kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p);
+}
+
+static kvf_status run_padded(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                             const float *src, float *dst, unsigned flags)
+{
+    const int64_t least = least_rows(mm, w);
+    const size_t in = (size_t)(M * w->K), out = (size_t)(M * w->N);
+
+    KVF_TRY(kvf__mm_reserve(ctx, &mm->own, padded_bytes(mm, w)));
+    float *rows = mm->own.data, *sums = rows + least * w->K;
+    memset(rows, 0, padded_bytes(mm, w));
+    memcpy(rows, src, in * sizeof *rows);
+    if (flags & KVF__MM_ADD) memcpy(sums, dst, out * sizeof *sums);
+    KVF_TRY(kvf__mm_run(ctx, mm, w, least, rows, sums, KVF__F32, flags));
+    memcpy(dst, sums, out * sizeof *dst);
+    return KVF_OK;
 }
 
 kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, const void *src,
@@ -229,6 +262,7 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
     prim *p;
     if (M == 0) return KVF_OK;
     if (w->scale) return kvf__int8_run(ctx, mm, w, M, src, dst, dst_type, flags);
+    if (M < least_rows(mm, w)) return run_padded(ctx, mm, w, M, src, dst, flags);
     if (mm->shapes[w->shape].ld) return kvf__sgemm_run(ctx, mm, w, M, src, dst, flags);
     if (kvf__mm_by_rows(&mm->shapes[w->shape]))
         return kvf__rows_run(ctx, mm, w, M, src, dst, dst_type, flags);

@@ -53,7 +53,7 @@ struct kvf__mm {
     uint64_t tick;
     const kvf__kernels *kernels;
     kvf__mm_space scratch; /* scratchpad of the running primitive */
-    kvf__mm_space own;     /* products in chunks: a part for each thread; plain products: rows */
+    kvf__mm_space own;     /* products in chunks: a part for each thread; few rows: padded */
     kvf__mm_space packing; /* packing of eight-bit weights */
 };
 
@@ -109,10 +109,10 @@ kvf_status kvf__int8_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, in
 kvf_status kvf__int8_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                          const void *src, void *dst, kvf__dtype dst_type, unsigned flags);
 
-/* dnnl_sgemm.c: the same for weights that are a plain matrix [K, N] with this row stride. */
+/* dnnl_sgemm.c: kvf__mm_run for weights that are a plain matrix [K, N] with this row stride, and at
+ * least four rows. */
 int64_t kvf__sgemm_stride(int64_t N);
-kvf_status kvf__sgemm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M);
-kvf_status kvf__sgemm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+kvf_status kvf__sgemm_run(kvf_ctx *ctx, const kvf__mm *mm, const kvf__packed *w, int64_t M,
                           const float *src, float *dst, unsigned flags);
 
 #endif

@@ -6,7 +6,7 @@
  * weights are packed (dnnl_matmul.c).
  *
  * With AVX2 every product is divided, and weights stay plain matrices. For pieces of up to 96 rows
- * oneDNN (2.6 to 3.2) uses kernels that read both factors in place. They divide K by its size
+ * oneDNN (2.6 to 3.12) uses kernels that read both factors in place. They divide K by its size
  * alone, rows into blocks of 48, and a block into strips of six rows. Only a last strip of one to
  * three rows sums K in another order. Pieces are cut to avoid such strips, so the bits of a row do
  * not depend on other rows.
@@ -28,7 +28,7 @@ enum {
     HALF = 64,        /* rows that still form one block */
     COLUMNS = 512,    /* columns of a piece, exceeded by less than UNIT */
     UNIT = 16, /* columns of the kernels, on whose multiples bits do not depend on piece ends */
-    QUAD = 4   /* rows that form a strip alone */
+    QUAD = 4   /* rows that form a strip alone; the caller pads fewer */
 };
 
 typedef struct sgemm_call {
@@ -209,39 +209,18 @@ int64_t kvf__sgemm_stride(int64_t N)
     return N % 128 ? N : N + 16;
 }
 
-kvf_status kvf__sgemm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M)
-{
-    if (M >= QUAD) return KVF_OK;
-    return kvf__mm_reserve(ctx, &mm->own, (size_t)(QUAD * (w->K + w->N)) * sizeof(float));
-}
-
-kvf_status kvf__sgemm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+kvf_status kvf__sgemm_run(kvf_ctx *ctx, const kvf__mm *mm, const kvf__packed *w, int64_t M,
                           const float *src, float *dst, unsigned flags)
 {
-    sgemm_call call = {.M = M,
-                       .N = w->N,
-                       .K = w->K,
-                       .lda = w->K,
-                       .ldb = mm->shapes[w->shape].ld,
-                       .ldc = w->N,
-                       .A = src,
-                       .B = w->data,
-                       .bias = w->bias_data,
-                       .beta = flags & KVF__MM_ADD ? 1 : 0,
-                       .C = dst};
-    if (M >= QUAD) return run(ctx, &call);
-
-    /* Fewer rows are padded with zeros. */
-    KVF_TRY(kvf__sgemm_prepare(ctx, mm, w, M));
-    const size_t in = (size_t)(M * w->K), out = (size_t)(M * w->N);
-    float *rows = mm->own.data, *sums = rows + QUAD * w->K;
-    memset(rows, 0, (size_t)(QUAD * (w->K + w->N)) * sizeof *rows);
-    memcpy(rows, src, in * sizeof *rows);
-    if (flags & KVF__MM_ADD) memcpy(sums, dst, out * sizeof *sums);
-    call.M = QUAD;
-    call.A = rows;
-    call.C = sums;
-    KVF_TRY(run(ctx, &call));
-    memcpy(dst, sums, out * sizeof *dst);
-    return KVF_OK;
+    return run(ctx, &(sgemm_call){.M = M,
+                                  .N = w->N,
+                                  .K = w->K,
+                                  .lda = w->K,
+                                  .ldb = mm->shapes[w->shape].ld,
+                                  .ldc = w->N,
+                                  .A = src,
+                                  .B = w->data,
+                                  .bias = w->bias_data,
+                                  .beta = flags & KVF__MM_ADD ? 1 : 0,
+                                  .C = dst});
 }
