@@ -91,7 +91,7 @@ if command -v cmake >/dev/null; then
     mkdir "$folder/cmake" && cd "$folder/cmake" || exit 1
     printf '%s\n' 'cmake_minimum_required(VERSION 3.15)' 'project(x C)' 'find_package(kvfold 0.1 REQUIRED)' \
         "add_executable(inspect $root/share/doc/kvfold/examples/inspect.c)" 'target_link_libraries(inspect kvfold::kvfold)' >CMakeLists.txt
-    { cmake -S . -B b "-DCMAKE_PREFIX_PATH=$root" && cmake --build b; } >log 2>&1 || fail "$(cat log)"
+    { cmake -G Ninja -S . -B b "-DCMAKE_PREFIX_PATH=$root" && cmake --build b; } >log 2>&1 || fail "$(cat log)"
     ./b/inspect >out 2>&1
     [ $? -eq 2 ] || fail "a program of CMake does not run: $(cat out)"
 else
