@@ -3,6 +3,7 @@
 # does not have anyway. Runs its tests in a new environment of Python. Called by `./setup.sh wheel`, which installs the packages.
 # Usage: wheel.sh CACHE_FOLDER ONEDNN_FOLDER
 set -eu
+umask 022
 cd "$(dirname "$0")/.."
 top=$PWD
 cache=$1 onednn=$2
@@ -51,6 +52,7 @@ build_wheel() {
         -Ccompile-args=kvfold.fish -Ccompile-args=man1 -Ccompile-args=tests/make_tiny .
     quietly "$bin/wheel" unpack --dest "$build/unpacked" "$build"/whole/*.whl
     unpacked=$build/unpacked/kvfold-$version
+    chmod -R u=rwX,go=rX "$unpacked" # of the checkout
     strip "$unpacked/kvfold/lib/libkvfold.so.0" "$unpacked/kvfold/bin/kvfold"
 }
 
