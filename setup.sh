@@ -27,6 +27,7 @@
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
 # $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
 set -eu
+umask 022 # what is packed has the same modes everywhere
 cd "$(dirname "$0")"
 
 BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config libdnnl-dev libhdf5-dev libjansson-dev

@@ -3,7 +3,6 @@
 # does not have anyway. Runs its tests in a new environment of Python. Called by `./setup.sh wheel`, which installs the packages.
 # Usage: wheel.sh CACHE_FOLDER ONEDNN_FOLDER
 set -eu
-umask 022
 cd "$(dirname "$0")/.."
 top=$PWD
 cache=$1 onednn=$2
