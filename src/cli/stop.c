@@ -8,6 +8,7 @@
 #include "cli_progress.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,15 +27,19 @@ static void say(const char *text)
     if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
-/* A page of a mapped file is missing: another program rewrote or truncated the file. */
+/* A page of a mapped file is missing: another program rewrote or truncated the file. Only the first
+ * of several threads reports it. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
     const char *path = kvf__mapped_path(info->si_addr);
     (void)context;
     if (!path) {
         end(number);
         return;
     }
+    while (atomic_flag_test_and_set(&reported))
+        pause();
     say("kvfold: ");
     say(path);
     say(": changed while it was read; start again, and replace such a file only by renaming a new "
