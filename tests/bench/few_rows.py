@@ -8,12 +8,16 @@ continues: finished runs are read back from --out.
 
 --encoder is for SST-2, RTE and WNUT-17, --decoder for E2E. Tasks without a base or without data are skipped. --data is a folder with
 sst2/{train,dev}.tsv, superglue/RTE/{train,val}.jsonl, wnut17/{wnut17train.conll,emerging.dev.conll} and e2e/{trainset,devset}.csv. E2E is
-validated on the first 100 rows of devset.csv, and trained for 40 steps only, because few rows are soon learnt by heart. Scores are those of the best checkpoints on the validation rows. Needs no package.
+validated on the first 100 rows of devset.csv, and trained for three epochs only, because few rows are soon learnt by heart. Its rows are drawn here, since
+they are also measured as text in the context, in the place of a prefix. Scores are those of the best checkpoints on the validation rows. Needs no package.
 """
 import argparse
 import csv
 import json
 import os
+import random
+import re
+import statistics
 import subprocess
 import sys
 
@@ -26,18 +30,22 @@ TASKS = {  # name: base, training rows, validation rows, methods, options
     "WNUT-17": ("encoder", "wnut17/wnut17train.conll", "wnut17/emerging.dev.conll", ["mlp", NEURONS, "direct", "adapter"],
                 ["--task", "token-cls", "--overlong", "truncate"]),
     "E2E": ("decoder", "e2e/trainset.csv", "e2e/devset.csv", ["mlp", NEURONS, "direct", "adapter"],
-            ["--map", "prompt=mr,completion=ref", "--steps", "40", "--eval-every", "5"]),
+            ["--map", "prompt=mr,completion=ref"]),
 }
 E2E_VALID = 100
+E2E_END = "<|im_end|>"  # of SmolLM2, as in the rows
 
 
-def first_rows(path, out, n):
-    """Writes the first n rows of a CSV file, and returns their path."""
+def read_rows(path):
     with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))[:n + 1]
-    with open(out, "w", newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def write_rows(path, rows):
+    """Writes a CSV file, and returns its path."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)
-    return out
+    return path
 
 
 def inputs_of(args, name):
@@ -51,23 +59,71 @@ def inputs_of(args, name):
         return None
     if name == "E2E":
         valid = os.path.join(args.out, "e2e-dev.csv")
-        found[1] = valid if os.path.exists(valid) else first_rows(found[1], valid, E2E_VALID)
+        found[1] = valid if os.path.exists(valid) else write_rows(valid, read_rows(found[1])[:E2E_VALID + 1])
     return [base] + found
 
 
-def compare(args, name, rows, inputs):
-    """Runs one cell and returns the object that compare prints; None: no run succeeded."""
-    methods, options = TASKS[name][3:]
-    command = [args.kvfold, "compare", "--base", inputs[0], "--data", inputs[1], "--valid", inputs[2], "--rows", str(rows),
-               "--draws", str(args.draws), "--methods", ",".join(methods), "--out", os.path.join(args.out, f"{name}-{rows}"),
-               "--resume", "--json", "--quiet"]
-    command += options + (["--threads", str(args.threads)] if args.threads else [])
-    if "--steps" not in options:
-        command += ["--steps", str(args.steps), "--eval-every", str(max(1, args.steps // 4))]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+def run(args, *words):
+    """Runs kvfold and returns its JSON object; None: it printed none."""
+    threads = ["--threads", str(args.threads)] if args.threads else []
+    done = subprocess.run([args.kvfold, *words, *threads, "--json"], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        print(f"{name}, {rows} rows: compare ended with {done.returncode}", file=sys.stderr)
+        print(f"kvfold {words[0]} ended with {done.returncode}", file=sys.stderr)
     return json.loads(done.stdout) if done.stdout.strip() else None
+
+
+def compare(args, name, inputs, out, *options):
+    methods, how = TASKS[name][3:]
+    return run(args, "compare", "--base", inputs[0], "--data", inputs[1], "--valid", inputs[2], "--methods", ",".join(methods),
+               "--out", os.path.join(args.out, out), "--resume", "--quiet", *how, *options)
+
+
+def in_context(args, inputs, data, rows):
+    """Returns the loss with the rows as text before each validation row."""
+    _, how = TASKS["E2E"][3:]
+    out = os.path.join(args.out, "context.h5")
+
+    def write(length):
+        return run(args, "train", "--base", inputs[0], "--data", data, "--method", "direct", "--init", "text", "--init-text",
+                   "".join(prompt + text + E2E_END for prompt, text in rows), "--prefix-length", str(length), "--steps", "0", "--out", out,
+                   "--force", "--quiet", *how)
+    notes = " ".join(write(8)["notes"])
+    write(int(re.search(r"with (\d+) tokens", notes).group(1)))
+    return run(args, "eval", "--base", inputs[0], "--prefix", out, "--data", inputs[2], "--quiet", *how)["loss"]
+
+
+def spread_of(values):
+    return {"mean": statistics.mean(values), "sd": statistics.stdev(values) if len(values) > 1 else None}
+
+
+def decoder_cell(args, rows, inputs):
+    """Like the object of compare, over draws made here, with the rows in the context as another method."""
+    header, *every = read_rows(inputs[1])
+    losses, steps = {}, max(1, 3 * rows // 8)
+    for draw in range(args.draws):
+        chosen = random.Random(1000 * rows + draw).sample(every, rows)
+        data = write_rows(os.path.join(args.out, f"E2E-{rows}-{draw}.csv"), [header, *chosen])
+        found = compare(args, "E2E", [inputs[0], data, inputs[2]], f"E2E-{rows}-{draw}", "--seeds", "1", "--seed", str(draw), "--steps", str(steps),
+                        "--eval-every", str(max(1, steps // 2) if rows > 16 else steps))
+        for method in found["methods"]:
+            losses.setdefault(method["name"], []).append(method["loss"]["mean"])
+        losses.setdefault("rows in the context", []).append(in_context(args, inputs, data, chosen))
+    first = next(iter(losses.values()))
+    methods = []
+    for name, values in losses.items():
+        apart = spread_of([value - other for value, other in zip(values, first)])
+        error = apart["sd"] / len(values) ** 0.5 if apart["sd"] is not None else None
+        methods.append({"name": name, "loss": spread_of(values), "score": None,
+                        "difference": {"mean": apart["mean"], "standard_error": error} if values is not first else None})
+    return {"methods": methods}
+
+
+def cell(args, name, rows, inputs):
+    """Trains one cell; None: no run succeeded."""
+    if name == "E2E":
+        return decoder_cell(args, rows, inputs)
+    return compare(args, name, inputs, f"{name}-{rows}", "--rows", str(rows), "--draws", str(args.draws), "--steps", str(args.steps),
+                   "--eval-every", str(max(1, args.steps // 4)))
 
 
 def cell_text(method):
@@ -104,7 +160,7 @@ def main():
     for name in args.task or TASKS:
         inputs = inputs_of(args, name)
         for rows in (args.rows or [16, 64, 256]) if inputs else []:
-            found = compare(args, name, rows, inputs)
+            found = cell(args, name, rows, inputs)
             for method in found["methods"] if found else []:
                 print(f"| {name}, {method.get('best_metric') or 'loss'} | {rows} | {method['name']} | {cell_text(method)} |", flush=True)
 
