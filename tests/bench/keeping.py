@@ -15,18 +15,17 @@ import subprocess
 
 WORD = {"1": "positive", "0": "negative"}
 TEXT = ["--kl-to-base", "1", "--retain"]
-NEURONS = ["--method", "mlp", "--ffn-length", "32"]
 
 
 def settings(folder):
     """Name and options of every run; the last --steps counts."""
     other = os.path.join(folder, "retain.jsonl")
     return {
-        "mlp": ["--method", "mlp"], "direct": ["--method", "direct"], "neurons": NEURONS, "adapter": ["--method", "adapter"],
+        "mlp": ["--method", "mlp"], "direct": ["--method", "direct"], "neurons": ["--method", "mlp", "--ffn-length", "32"],
+        "adapter": ["--method", "adapter"],
         "adapter, 60 steps": ["--method", "adapter", "--steps", "60"],
-        "mlp, prompts": ["--method", "mlp", *TEXT, "prompts"], "direct, prompts": ["--method", "direct", *TEXT, "prompts"],
-        "neurons, prompts": [*NEURONS, *TEXT, "prompts"],
-        "mlp, text": ["--method", "mlp", *TEXT, other], "neurons, text": [*NEURONS, *TEXT, other],
+        "mlp, prompts": ["--method", "mlp", *TEXT, "prompts"],
+        "mlp, text": ["--method", "mlp", *TEXT, other],
     }
 
 
