@@ -104,3 +104,10 @@ void kvf__rng_shuffle(kvf__rng *rng, int64_t *items, size_t n)
         items[j] = item;
     }
 }
+
+void kvf__rng_order(kvf__rng *rng, int64_t *order, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    kvf__rng_shuffle(rng, order, (size_t)n);
+}

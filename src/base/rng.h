@@ -16,5 +16,6 @@ double kvf__rng_uniform(kvf__rng *rng);             /* [0, 1) */
 double kvf__rng_normal(kvf__rng *rng);              /* mean 0, variance 1; consumes two values */
 uint64_t kvf__rng_below(kvf__rng *rng, uint64_t n); /* [0, n), unbiased */
 void kvf__rng_shuffle(kvf__rng *rng, int64_t *items, size_t n);
+void kvf__rng_order(kvf__rng *rng, int64_t *order, int64_t n); /* 0 ... n - 1, shuffled */
 
 #endif

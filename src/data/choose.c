@@ -65,9 +65,7 @@ static kvf_status draw(kvf_ctx *ctx, const kvf__dataset *set, quotas *q, uint64_
     kvf__rng rng = kvf__rng_make(seed, (uint64_t)CHOOSE_STREAM << 32);
     int64_t *order = NULL;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)groups, sizeof *order, &order));
-    for (int64_t i = 0; i < groups; i++)
-        order[i] = i;
-    kvf__rng_shuffle(&rng, order, (size_t)groups);
+    kvf__rng_order(&rng, order, groups);
     for (int64_t i = 0; i < groups; i++) {
         int64_t *left = &q->take[class_of(set, order[i])];
         chosen[order[i]] = *left > 0;

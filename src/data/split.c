@@ -17,9 +17,7 @@ static kvf_status draw(kvf_ctx *ctx, int64_t n, double share, uint64_t seed, boo
     if (take < 1) take = 1;
     if (take >= n) take = n - 1;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *order, &order));
-    for (int64_t i = 0; i < n; i++)
-        order[i] = i;
-    kvf__rng_shuffle(&rng, order, (size_t)n);
+    kvf__rng_order(&rng, order, n);
     for (int64_t i = 0; i < take; i++)
         held[order[i]] = true;
     kvf__free(order);

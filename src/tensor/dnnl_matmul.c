@@ -212,13 +212,13 @@ size_t kvf__packed_bytes(const kvf__packed *packed)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Returns the number of rows up to which fewer ones are padded with zeros. Alone, f32 rows would be
- * summed in another order than among others: on AVX2 up to three of them (dnnl_sgemm.c), on AVX-512
- * with oneDNN 3.12 a single one. */
+/* Returns the number of rows up to which fewer ones are padded with zeros; 0: none are. Alone, f32
+ * rows would be summed in another order than among others: on AVX2 up to three of them
+ * (dnnl_sgemm.c), on AVX-512 with oneDNN 3.12 a single one. */
 static int64_t least_rows(const kvf__mm *mm, const kvf__packed *w)
 {
     if (mm->shapes[w->shape].ld) return 4;
-    return w->act == KVF__F32 && kvf__cpu_best() > KVF__CPU_AVX2 ? 2 : 1;
+    return w->act == KVF__F32 && kvf__cpu_best() > KVF__CPU_AVX2 ? 2 : 0;
 }
 
 static size_t padded_bytes(const kvf__mm *mm, const kvf__packed *w)

@@ -384,9 +384,7 @@ static kvf_status draw_rows(const kvf__run *run, const kvf__dataset *data, int64
     const int64_t wanted = run->id.P * PER_TOKEN > TOKENS ? run->id.P * PER_TOKEN : TOKENS;
     kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)CENTROID_STREAM << 32);
     int64_t n = 0, tokens = 0;
-    for (int64_t i = 0; i < data->n; i++)
-        order[i] = i;
-    kvf__rng_shuffle(&rng, order, (size_t)data->n);
+    kvf__rng_order(&rng, order, data->n);
     while (n < data->n && tokens < wanted)
         tokens += kvf__example_length(data, order[n++]);
     *rows = (kvf__dataset){.task = KVF__TASK_TOKEN_CLS};

@@ -55,9 +55,7 @@ static kvf_status choose_rows(const kvf__run *run, const kvf__dataset *data, exa
     kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)MATCH_STREAM << 32);
     int64_t *order = NULL;
     KVF_TRY(kvf__alloc_array(run->ctx, (size_t)n, sizeof *order, &order));
-    for (int64_t i = 0; i < n; i++)
-        order[i] = i;
-    kvf__rng_shuffle(&rng, order, (size_t)n);
+    kvf__rng_order(&rng, order, n);
     kvf_status st = draw_rows(run, data, order, e);
     kvf__free(order);
     return st;

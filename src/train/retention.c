@@ -54,9 +54,7 @@ static kvf_status take_prompts(const kvf__run *run, const kvf__dataset *data, kv
     kvf__row_list list = {.longest = kvf__longest_example(data)};
     int64_t *order = NULL;
     KVF_TRY(kvf__alloc_array(run->ctx, (size_t)data->n, sizeof *order, &order));
-    for (int64_t i = 0; i < data->n; i++)
-        order[i] = i;
-    kvf__rng_shuffle(&rng, order, (size_t)data->n);
+    kvf__rng_order(&rng, order, data->n);
     kvf_status st = KVF_OK;
     for (int64_t i = 0; !st && i < data->n && list.ends.n < PROMPTS; i++)
         st = add_prompt(run->ctx, &list, data, order[i]);

@@ -18,9 +18,9 @@ typedef struct kvf__retention {
     kvf__pass *pass;
 } kvf__retention;
 
-/* Opens the rows, after the training rows; *out stays NULL without --retain. Measures the base's losses and targets, once
- * the number of steps is known. */
+/* Opens the rows, once the training rows are open; *out stays NULL without --retain. */
 kvf_status kvf__retention_open(kvf__run *run, const kvf__train_rows *rows, kvf__retention **out);
+/* Measures the base's losses and targets, once the number of steps is known. */
 kvf_status kvf__retention_prepare(kvf__run *run, kvf__retention *retention, kvf__tuned *tuned,
                                   const kvf__train_rows *rows);
 void kvf__retention_free(kvf__retention *retention);
