@@ -105,6 +105,8 @@ def decoder_cell(args, rows, inputs):
         data = write_rows(os.path.join(args.out, f"E2E-{rows}-{draw}.csv"), [header, *chosen])
         found = compare(args, "E2E", [inputs[0], data, inputs[2]], f"E2E-{rows}-{draw}", "--seeds", "1", "--seed", str(draw), "--steps", str(steps),
                         "--eval-every", str(max(1, steps // 2) if rows > 16 else steps))
+        if not found:
+            return None
         for method in found["methods"]:
             losses.setdefault(method["name"], []).append(method["loss"]["mean"])
         losses.setdefault("rows in the context", []).append(in_context(args, inputs, data, chosen))

@@ -21,7 +21,7 @@ def settings(folder):
     """Name and options of every run; the last --steps counts."""
     other = os.path.join(folder, "retain.jsonl")
     return {
-        "mlp": ["--method", "mlp"], "direct": ["--method", "direct"], "neurons": ["--method", "mlp", "--ffn-length", "32"],
+        "bare base": [], "mlp": ["--method", "mlp"], "direct": ["--method", "direct"], "neurons": ["--method", "mlp", "--ffn-length", "32"],
         "adapter": ["--method", "adapter"],
         "adapter, 60 steps": ["--method", "adapter", "--steps", "60"],
         "mlp, prompts": ["--method", "mlp", *TEXT, "prompts"],
@@ -81,7 +81,7 @@ def train_lora(args, rate, out):
     from transformers import AutoModelForCausalLM, AutoTokenizer
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
-    place, name = os.path.split(args.base)
+    place, name = os.path.split(os.path.abspath(args.base))
     tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=name)
     model = AutoModelForCausalLM.from_pretrained(place, gguf_file=name, dtype=torch.float32)
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=8, lora_alpha=16, target_modules="all-linear"))
@@ -122,10 +122,9 @@ def main():
     os.makedirs(args.folder, exist_ok=True)
     write_data(args.data, args.folder)
     known = settings(args.folder)
-    if not args.only or "bare" in args.only:
-        measure(args, "bare base", [])
     for name in args.only or known:
-        if name not in known:
+        if not known[name]:
+            measure(args, name, [])
             continue
         run = os.path.join(args.folder, f"{name}-{args.seed}.h5".replace(" ", "-"))
         subprocess.run([args.kvfold, "train", "--base", args.base, "--data", os.path.join(args.data, "e2e/trainset.csv"), "--map",
