@@ -4,7 +4,12 @@
 #include <math.h>
 #include <stddef.h>
 
-#define AT(field) offsetof(kvf_distill_options, field)
+typedef struct distill_values {
+    kvf_distill_options options;
+    kvf__strings distractors;
+} distill_values;
+
+#define AT(field) offsetof(distill_values, options.field)
 static const kvf__option_row OPTIONS[] = {
     {"document", "FILE", "", KVF_TEXT, AT(document),
      "document that the prefix replaces, UTF-8 "
@@ -13,6 +18,9 @@ static const kvf__option_row OPTIONS[] = {
      "instead of a document: file with the system turn that the prefix replaces, in the base's "
      "chat template; user turns come from --data or are written by the base, and answers from "
      "the base with the prompt"},
+    {"distractor", "FILE", "", KVF_TEXTS, offsetof(distill_values, distractors),
+     "another document, which rows read beside the prefix in every other step, as after compose "
+     "--mode parallel; repeatable"},
     {"on-policy", NULL, "", KVF_FLAG, AT(on_policy),
      "--system-prompt: train on answers of the student, generated anew for every step"},
     {"kl", "forward|reverse", "forward", KVF_WORD, AT(kl),
@@ -90,12 +98,15 @@ static int distill(cli_call *call, kvf_distill_options *options, cli_watcher *w)
 
 static int run(cli_call *call)
 {
-    kvf_distill_options options = kvf_distill_defaults();
+    distill_values values = {.options = kvf_distill_defaults()};
+    kvf_distill_options *options = &values.options;
     cli_watcher w = {.progress = cli_progress_make(&call->common), .to = stdout};
-    int code = cli_set_values(call, &options);
+    int code = cli_set_values(call, &values);
     if (code) return code;
-    code = cli_watch_begin(call, &options.train, &w);
-    if (!code) code = distill(call, &options, &w);
+    options->distractors = values.distractors.item;
+    options->n_distractors = values.distractors.n;
+    code = cli_watch_begin(call, &options->train, &w);
+    if (!code) code = distill(call, options, &w);
     kvf_json_free(w.notes);
     return code;
 }
@@ -116,7 +127,7 @@ const cli_command cli_distill = {
              "Its rows, and later prompts for the prefix, use the template no-system, which "
              "omits the system turn and the default one of the template.\n",
     .usual = "what the prefix replaces: base document system-prompt out\n"
-             "rows: data valid self-study answer-tokens chunk window\n"
+             "rows: data valid self-study answer-tokens chunk window distractor\n"
              "run: prefix-length init steps lr batch-size eval-every resume dry-run seed "
              "precision threads help\n",
     .examples = "  kvfold distill --base MODEL --document manual.txt --prefix-length 64 \\\n"
@@ -125,7 +136,7 @@ const cli_command cli_distill = {
                 "      --self-study 64 --steps 0 --out run.h5\n",
     .required = "base out",
     .train_row = kvf__distill_option_row,
-    .train_offset = offsetof(kvf_distill_options, train),
+    .train_offset = AT(train),
     CLI_ROWS(OPTIONS),
     .run = run,
 };

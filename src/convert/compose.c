@@ -170,16 +170,6 @@ static bool is_weighted(const composing *c)
     return weighted;
 }
 
-/* Copies `from` to places at .. at + from->P of each head. */
-static void place(kvf__prefix *to, const kvf__prefix *from, int64_t at)
-{
-    for (int64_t head = 0; from->log_weight && head < (int64_t)kvf__prefix_weights(from) / from->P;
-         head++)
-        memcpy(to->log_weight + head * to->P + at, from->log_weight + head * from->P,
-               (size_t)from->P * sizeof(float));
-    kvf__prefix_copy_tokens(to, at, from, 0, from->P);
-}
-
 /* Places each part after the previous one; *start: position of the text. */
 static kvf_status turn_behind(composing *c, int64_t *start)
 {
@@ -261,7 +251,7 @@ static kvf_status join(composing *c, kvf__prefix *out, int64_t *position_start)
     KVF_TRY(kvf__prefix_create(c->ctx, out, &kv, P));
     if (is_weighted(c)) KVF_TRY(kvf__prefix_weigh(c->ctx, out));
     for (size_t i = 0; i < c->n; i++) {
-        place(out, &c->part[i]->file.prefix, at);
+        kvf__prefix_copy_tokens(out, at, &c->part[i]->file.prefix, 0, c->part[i]->file.id.P);
         at += c->part[i]->file.id.P;
     }
     if (parallel) share_mass(c, out);

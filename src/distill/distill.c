@@ -22,6 +22,7 @@ enum {
     HELD_OUT = 8, /* hold out one row of this many, without --valid */
     STEPS = 200,
     LEAST_WINDOW = 4,
+    MOST_DISTRACTORS = 64,
     QUERIES = 8192 /* most tokens of query rows for attention matching */
 };
 
@@ -36,6 +37,8 @@ typedef struct distilling {
     kvf_distill_options options; /* every value is set once the rows are open */
     kvf__study_options study;
     kvf__document document;
+    kvf__prefix *beside; /* [options.n_distractors] keys and values of the distractors */
+    char beside_hash[33];
     char *head; /* start of the document's text, for the initial prefix */
     char hash[33];
     kvf__teacher held_out;          /* targets of the held-out rows */
@@ -81,10 +84,11 @@ static kvf_status check_system_prompt(kvf_ctx *ctx, const kvf_distill_options *o
     if (!o->system_prompt)
         return o->on_policy ? kvf__fail(ctx, KVF_EUSAGE, "--on-policy needs --system-prompt")
                             : KVF_OK;
-    const char *bad = o->document     ? "document"
-                      : o->chunk > 0  ? "chunk"
-                      : o->window > 0 ? "window"
-                                      : NULL;
+    const char *bad = o->document        ? "document"
+                      : o->chunk > 0     ? "chunk"
+                      : o->window > 0    ? "window"
+                      : o->n_distractors ? "distractor"
+                                         : NULL;
     if (bad) return kvf__fail(ctx, KVF_EUSAGE, "--%s is for documents, not --system-prompt", bad);
     if (strcmp(o->train.chat_template, "no-system"))
         return kvf__fail(ctx, KVF_EUSAGE,
@@ -92,6 +96,12 @@ static kvf_status check_system_prompt(kvf_ctx *ctx, const kvf_distill_options *o
                          "template without its system turn",
                          o->train.chat_template);
     return KVF_OK;
+}
+
+static kvf_status check_text(kvf_ctx *ctx, const kvf_distill_options *o, const char *path)
+{
+    KVF_TRY(kvf__check_input(ctx, path));
+    return o->train.out ? kvf__check_not_input(ctx, o->train.out, path) : KVF_OK;
 }
 
 static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
@@ -106,10 +116,17 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
     if (o->window && o->window < LEAST_WINDOW)
         return kvf__fail(ctx, KVF_EUSAGE, "--window %lld: want %d or more", (long long)o->window,
                          LEAST_WINDOW);
+    if (o->n_distractors > MOST_DISTRACTORS)
+        return kvf__fail(ctx, KVF_EUSAGE, "--distractor: %zu files, want at most %d",
+                         o->n_distractors, MOST_DISTRACTORS);
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--temperature must not be negative");
-    KVF_TRY(kvf__check_input(ctx, text_path(o)));
-    if (o->train.out) KVF_TRY(kvf__check_not_input(ctx, o->train.out, text_path(o)));
+    KVF_TRY(check_text(ctx, o, text_path(o)));
+    for (size_t i = 0; i < o->n_distractors; i++) {
+        if (!o->distractors || !o->distractors[i])
+            return kvf__fail(ctx, KVF_EUSAGE, "distractors: file %zu is NULL", i + 1);
+        KVF_TRY(check_text(ctx, o, o->distractors[i]));
+    }
     return check_train(ctx, &o->train);
 }
 
@@ -274,14 +291,14 @@ static kvf_status collect_rows(distilling *d, const fed_run *t, kvf__row_list *r
 }
 
 /* Makes a salt for the data's hash, because document and teacher decide what is learnt. */
-static kvf_status make_salt(distilling *d, kvf_ctx *ctx, char salt[64])
+static kvf_status make_salt(distilling *d, kvf_ctx *ctx, char salt[96])
 {
     kvf__hash *hash = NULL;
     KVF_TRY(kvf__hash_create(ctx, &hash));
     kvf__hash_add(hash, d->document.ids.data, d->document.ids.n * sizeof *d->document.ids.data);
     kvf__hash_hex(hash, d->hash);
     kvf__hash_free(hash);
-    snprintf(salt, 64, "%s %lld", d->hash, (long long)d->options.top_k);
+    snprintf(salt, 96, "%s %lld%s", d->hash, (long long)d->options.top_k, d->beside_hash);
     return KVF_OK;
 }
 
@@ -320,7 +337,7 @@ static kvf_status pick_data(distilling *d, const fed_run *t, const kvf__row_list
 
 static kvf_status split_rows(distilling *d, const fed_run *t, const kvf__row_list *rows)
 {
-    char salt[64];
+    char salt[96];
     const int64_t n = (int64_t)rows->ends.n, stride = held_out_stride(t, rows);
     const char *valid = t->run->options.valid;
     if (n < (valid ? 1 : 2))
@@ -427,6 +444,39 @@ static kvf_status renew(void *user, const kvf__run *run, kvf__train_rows *rows,
     return st;
 }
 
+static kvf_status open_distractor(const distilling *d, const fed_run *t, const char *path,
+                                  kvf__hash *hash, kvf__prefix *out)
+{
+    kvf__document document = {0};
+    kvf_status st = kvf__document_open(t->run->ctx, t->run->base, path, false, d->options.window,
+                                       &t->rows->renderer.render, &document);
+    if (!st) {
+        kvf__hash_add(hash, document.ids.data, document.ids.n * sizeof *document.ids.data);
+        kvf__document_give(&document, t->run->base, t->run->id.position_start, out);
+    }
+    kvf__document_done(&document);
+    return st;
+}
+
+static kvf_status open_distractors(distilling *d, const fed_run *t)
+{
+    const size_t n = d->options.n_distractors;
+    kvf__hash *hash = NULL;
+    if (!n) return KVF_OK;
+    if (takes_no_step(t))
+        return kvf__fail(t->run->ctx, KVF_EUSAGE, "--distractor needs steps, not --steps 0");
+    KVF_TRY(kvf__alloc_array(t->run->ctx, n, sizeof *d->beside, &d->beside));
+    KVF_TRY(kvf__hash_create(t->run->ctx, &hash));
+    kvf_status st = KVF_OK;
+    for (size_t i = 0; !st && i < n; i++)
+        st = open_distractor(d, t, d->options.distractors[i], hash, &d->beside[i]);
+    kvf__hash_hex(hash, d->beside_hash);
+    kvf__hash_free(hash);
+    t->fed->beside = d->beside;
+    t->fed->n_beside = n;
+    return st;
+}
+
 static kvf_status make_all(distilling *d, const fed_run *t)
 {
     kvf__fed *fed = t->fed;
@@ -439,6 +489,7 @@ static kvf_status make_all(distilling *d, const fed_run *t)
                                d->options.system_prompt != NULL, d->options.window,
                                &t->rows->renderer.render, &d->document));
     if (matches(t)) KVF_TRY(place(d, t));
+    KVF_TRY(open_distractors(d, t));
     KVF_TRY(limit_rows(d, t));
     KVF_TRY(decide_init(d, t));
     rows.longest = t->run->options.max_length;
@@ -480,6 +531,8 @@ static void add_lineage(void *user, kvf_json *lineage)
     kvf_json_set(lineage, "temperature", kvf_json_new_real(d->options.temperature));
     kvf_json_set(lineage, "chunk", kvf_json_new_int(d->options.chunk));
     kvf_json_set(lineage, "kl", kvf_json_new_str(d->options.kl));
+    if (d->options.n_distractors)
+        kvf_json_set(lineage, "distractors", kvf_json_new_int((int64_t)d->options.n_distractors));
     if (!d->options.system_prompt) return;
     kvf_json_set(lineage, "on_policy", kvf_json_new_bool(d->options.on_policy));
     if (!isnan(d->kl_start)) kvf_json_set(lineage, "kl_start", kvf_json_new_real(d->kl_start));
@@ -580,6 +633,9 @@ static kvf_status distill(kvf_ctx *ctx, const kvf_distill_options *options,
     kvf__document_done(&d.document);
     kvf__teacher_done(&d.held_out);
     kvf__row_list_done(&d.queries);
+    for (size_t i = 0; d.beside && i < d.options.n_distractors; i++)
+        kvf__prefix_done(&d.beside[i]);
+    kvf__free(d.beside);
     kvf__free(d.head);
     return st;
 }

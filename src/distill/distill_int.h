@@ -33,6 +33,10 @@ kvf__render kvf__document_render(const kvf__render *render);
  * frees *out. */
 kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
                               const kvf__render *render, int64_t n, char **out);
+/* Moves the document's keys and values to *out, with the keys as far before the text that begins at
+ * `start` as they were before their own. The caller frees *out. */
+void kvf__document_give(kvf__document *document, const kvf_base *base, int64_t start,
+                        kvf__prefix *out);
 kvf__subject kvf__document_subject(const kvf__document *document);
 kvf__match_source kvf__document_source(const kvf__document *document);
 

@@ -71,14 +71,9 @@ static void cut(pruning *p, int64_t without)
     }
     const kvf__prefix *from = &p->prefix->file.prefix;
     kvf__prefix *to = &p->cut;
-    const int64_t heads = (int64_t)kvf__prefix_weights(from) / from->P;
-    int64_t at = 0, weight = 0;
+    int64_t at = 0;
 
     to->P = p->n - (without >= 0);
-    for (int64_t head = 0; from->log_weight && head < heads; head++)
-        for (int64_t i = 0; i < p->n; i++)
-            if (i != without)
-                to->log_weight[weight++] = from->log_weight[head * from->P + p->kept[i]];
     for (int64_t i = 0; i < p->n; i++)
         if (i != without) kvf__prefix_copy_tokens(to, at++, from, p->kept[i], 1);
 }

@@ -291,6 +291,9 @@ void kvf__prefix_copy_tokens(kvf__prefix *to, int64_t at, const kvf__prefix *fro
             memcpy(into.k + (head * to->P + at) * into.D,
                    out_of.k + (head * from->P + first) * into.D,
                    (size_t)(n * into.D) * sizeof *into.k);
+        for (int64_t head = 0; into.log_weight && out_of.log_weight && head < into.G; head++)
+            memcpy(into.log_weight + head * to->P + at, out_of.log_weight + head * from->P + first,
+                   (size_t)n * sizeof *into.log_weight);
     }
 }
 

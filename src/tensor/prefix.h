@@ -101,8 +101,8 @@ kvf_status kvf__log_weight_param(kvf_ctx *ctx, const kvf__prefix *prefix, const 
 kvf_status kvf__prefix_check_weights(kvf_ctx *ctx, const char *where, const kvf__prefix *prefix);
 void kvf__prefix_from_flat(kvf__prefix *prefix, const float *flat /* [P, 2LGD] */);
 void kvf__prefix_to_flat(const kvf__prefix *prefix, float *flat);
-/* Copies keys and values of n tokens of `from`, from `first` on, to those of `to` from `at` on.
- * Both have the same layers and heads. */
+/* Copies keys, values and (if both have them) log-weights of n tokens of `from`, from `first` on,
+ * to those of `to` from `at` on. Both have the same layers and heads. */
 void kvf__prefix_copy_tokens(kvf__prefix *to, int64_t at, const kvf__prefix *from, int64_t first,
                              int64_t n);
 /* Zeroes masked layers. */

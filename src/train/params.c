@@ -142,6 +142,8 @@ void kvf__tuned_done(kvf__tuned *tuned)
     kvf__prefix_done(&tuned->dprefix);
     kvf__prefix_done(&tuned->task_prefix);
     kvf__prefix_done(&tuned->masked);
+    kvf__prefix_done(&tuned->both);
+    kvf__prefix_done(&tuned->dboth);
     kvf__vectors_done(&tuned->vectors);
     kvf__vectors_done(&tuned->dvectors);
 }

@@ -173,6 +173,7 @@ static kvf_status begin_values(kvf__trainer *t)
 {
     kvf_train_options *o = &t->run.options;
     KVF_TRY(kvf__dropout_alloc(&t->run, &t->tuned));
+    KVF_TRY(kvf__beside_alloc(&t->run, &t->tuned, &t->rows));
     if (kvf__ranks_follows(t->run.ranks)) return kvf__model_refresh(t->run.ctx, t->run.base->model);
     KVF_TRY(kvf__adamw_init(t->run.ctx, &t->stepper.adamw, &t->tuned.steps));
     t->stepper.adamw.beta1 = o->beta1;

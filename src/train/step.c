@@ -76,7 +76,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
                             .condition = tuned->condition,
                             .row_dropout = &tuned->row_dropout,
                             .base_dropout = &tuned->base_dropout};
-        kvf__grads grads = {.prefix = tuned->gradient.prefix,
+        kvf__grads grads = {.prefix = tuned->backward,
                             .vectors = tuned->gradient.vectors,
                             .block = tuned->base != NULL};
         if (!batch->n_labels) continue;
@@ -91,6 +91,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
         if (!st) st = kvf__pass_bwd(ctx, t->pass, &grads); /* backward to the prefix */
         t->timer.mark = kvf__clock();                      /* the pass measures its own time */
     }
+    kvf__beside_bwd(tuned);
     st = kvf__ranks_sum(&t->run, tuned, &rows, st);    /* sum over all processes; does nothing alone
                                                         */
     KVF_TRY(kvf__step_gradients(t, &rows, st, &take)); /* encoder backward, norm, guards */

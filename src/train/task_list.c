@@ -306,6 +306,8 @@ static kvf_status load_fed(kvf__run *run, kvf__train_rows *rows)
     rows->task->data = fed.data;
     rows->task->valid = fed.valid;
     rows->teacher = fed.teacher;
+    rows->beside = fed.beside;
+    rows->n_beside = fed.n_beside;
     return st;
 }
 

@@ -99,6 +99,7 @@ void kvf__tuned_show(const kvf__run *run, kvf__tuned *tuned, const kvf__train_ro
 {
     kvf__low_rank_task_fwd(tuned, rows->now);
     kvf__dropout_fwd(run, tuned);
+    kvf__beside_fwd(run, tuned, rows);
     clear_gradients(tuned, rows);
 }
 

@@ -27,7 +27,11 @@ typedef struct kvf__tuned {
     kvf__params state;        /* --state-lr: the prefix's state, one parameter; n = 0: fixed */
     kvf__prefix task_prefix;  /* --task-prefix low-rank: prefix of rows.now; P = 0: shared */
     kvf__prefix masked;       /* --prefix-dropout: prefix under the step's mask; empty: none */
-    kvf__condition condition; /* input of the base in a step; one of the three prefixes */
+    kvf__condition condition; /* input of the base in a step; one of these prefixes */
+    kvf__prefix *backward;    /* gradient of condition.prefix */
+    const kvf__prefix *alone; /* condition.prefix of steps without a prefix beside it */
+    kvf__prefix both, dboth;  /* memory of steps with one; empty: none */
+    kvf__prefix wide, dwide;  /* views of it for the current step */
     kvf__row_dropout row_dropout, base_dropout;
 } kvf__tuned;
 
@@ -69,6 +73,13 @@ kvf_status kvf__log_weight_note(kvf__run *run, kvf__tuned *tuned, const kvf__tra
 kvf_status kvf__dropout_alloc(const kvf__run *run, kvf__tuned *tuned);
 void kvf__dropout_fwd(const kvf__run *run, kvf__tuned *tuned);
 void kvf__dropout_bwd(const kvf__run *run, kvf__tuned *tuned);
+/* beside.c: allocates memory; sets condition and backward for the current step; moves the gradient
+ * back to the trained prefix. */
+kvf_status kvf__beside_alloc(const kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows);
+void kvf__beside_fwd(const kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows);
+void kvf__beside_bwd(kvf__tuned *tuned);
+/* Returns the most tokens of a prefix beside the trained one. */
+int64_t kvf__beside_most(const kvf__train_rows *rows);
 /* low_rank_task.c: --task-prefix low-rank, the task's prefix from the shared one. */
 kvf_status kvf__low_rank_task_alloc(const kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows);
 void kvf__low_rank_task_fwd(kvf__tuned *tuned, const kvf__train_task *task);

@@ -27,6 +27,16 @@ run 0 distill $shared --data train.jsonl --valid valid.jsonl --out rows.h5 --res
 has out "\"loss_prefix\":$loss"
 has out '"finished_before":true'
 
+# beside other documents
+printf 'xyz xyz zyx abf.\n' >distractor.txt
+# shellcheck disable=SC2086
+run 0 distill $shared --distractor distractor.txt --distractor train.jsonl --steps 4 --out beside.h5 --quiet --threads 2
+run 0 inspect beside.h5
+has out 'distractors  *2$'
+# shellcheck disable=SC2086
+run 1 distill $shared --distractor nowhere.txt --out other.h5
+has err 'nowhere.txt'
+
 # no steps: the initial run
 # shellcheck disable=SC2086
 run 0 distill $shared --steps 0 --out start.h5 --quiet --threads 2

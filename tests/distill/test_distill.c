@@ -171,6 +171,44 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
+/* With other documents beside the prefix, which are not stored: they are named again. */
+START_TEST(distractors_resume_to_the_bit)
+{
+    static const char *distractors[2];
+    char paths[2][512];
+    kvf_distill_options o = options(out);
+    kvf_distill_result result;
+    toy_write(dir, "first.txt", "abab cdcd abcd dcba acac bdbd abab cdcd\n");
+    toy_write(dir, "second.txt", "xyz xyz zyx\n");
+    toy_path(paths[0], dir, "first.txt");
+    toy_path(paths[1], dir, "second.txt");
+    distill(&o);
+    o.distractors = distractors;
+    o.n_distractors = 2;
+    distractors[0] = paths[0];
+    distractors[1] = o.train.out = paths[1];
+    o.train.force = true;
+    ck_assert_int_eq(kvf_distill(ctx, &o, &result), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "second.txt"));
+    o.train.out = other;
+    o.train.schedule_steps = 6;
+    distill(&o);
+    ck_assert(!equal_files(out, other));
+    o.train.out = out;
+    o.train.steps = 3;
+    distill(&o);
+    o.train.force = false;
+    o.train.resume = true;
+    o.train.steps = 6;
+    o.n_distractors = 1;
+    ck_assert_int_eq(kvf_distill(ctx, &o, &result), KVF_EMISMATCH);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "a different data file"));
+    o.n_distractors = 2;
+    distill(&o);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
 /* Without training steps, the prefix is nearer to the document than the bare base is, with text
  * after the document or after the prefix. The file's bytes repeat. Training then starts from
  * there. */
@@ -391,6 +429,33 @@ START_TEST(documents_that_are_none)
 }
 END_TEST
 
+START_TEST(distractors_that_are_none)
+{
+    static const char *many[65] = {"nowhere.txt"};
+    kvf_distill_options o = options(out);
+    o.distractors = many;
+    o.n_distractors = 1;
+    refuse(&o, KVF_EIO, "nowhere.txt");
+    o.n_distractors = 65;
+    refuse(&o, KVF_EUSAGE, "--distractor: 65 files, want at most 64");
+    o.n_distractors = 2;
+    many[0] = data;
+    refuse(&o, KVF_EUSAGE, "distractors: file 2 is NULL");
+    o.n_distractors = 1;
+    toy_write(dir, "document.txt", " ");
+    many[0] = document;
+    o.document = data;
+    refuse(&o, KVF_EDATA, "the document is empty");
+    toy_write(dir, "document.txt", "abc");
+    ck_assert(!kvf_train_set(ctx, &o.train, "steps", "0"));
+    refuse(&o, KVF_EUSAGE, "--distractor needs steps");
+    o = system_options(out);
+    o.distractors = many;
+    o.n_distractors = 1;
+    refuse(&o, KVF_EUSAGE, "--distractor is for documents, not --system-prompt");
+}
+END_TEST
+
 START_TEST(system_prompts_that_are_none)
 {
     kvf_distill_options good = system_options(out), o = good;
@@ -461,6 +526,7 @@ int main(void)
     tcase_add_test(cases, whole_document_is_the_teacher);
     tcase_add_test(cases, same_command_same_bytes);
     tcase_add_test(cases, resume_equals_no_stop);
+    tcase_add_test(cases, distractors_resume_to_the_bit);
     tcase_add_loop_test(cases, start_by_matching, 0, 3);
     tcase_add_test(cases, matching_all_of_it);
     tcase_add_loop_test(cases, windows, 0, 2);
@@ -474,6 +540,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, what_it_refuses, 0, sizeof OPTIONS / sizeof OPTIONS[0]);
     tcase_add_test(cases, documents_that_are_none);
+    tcase_add_test(cases, distractors_that_are_none);
     tcase_add_test(cases, system_prompts_that_are_none);
     tcase_add_test(cases, nothing_to_learn_from);
     tcase_add_test(cases, resume_of_another_document);
