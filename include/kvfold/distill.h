@@ -41,10 +41,10 @@ typedef struct kvf_distill_options {
                        -1: 128, or none with data */
     bool on_policy; /* system_prompt: train on the student's answers, drawn anew in every step,
                        instead of the base's answers with the prompt */
-    const char *const *distractors; /* [n_distractors] paths of other documents, UTF-8 texts. In
-                                       every other step rows read one of them, in turn, beside the
-                                       prefix, as after kvf_compose in parallel; the teacher reads
-                                       the document alone */
+    const char *const *distractors; /* [n_distractors] paths of prefixes of other documents. In
+                                       every other step rows read them all beside the prefix, as
+                                       after kvf_compose in parallel; the teacher reads the document
+                                       alone */
     size_t n_distractors;           /* at most 64 */
     const char *kl; /* "forward": KL(teacher || student); "reverse"; NULL: forward */
 } kvf_distill_options;

@@ -19,8 +19,8 @@ static const kvf__option_row OPTIONS[] = {
      "chat template; user turns come from --data or are written by the base, and answers from "
      "the base with the prompt"},
     {"distractor", "FILE", "", KVF_TEXTS, offsetof(distill_values, distractors),
-     "another document, which rows read beside the prefix in every other step, as after compose "
-     "--mode parallel; repeatable"},
+     "prefix of another document; in every other step rows read all distractors beside the prefix, "
+     "as after compose --mode parallel; repeatable"},
     {"on-policy", NULL, "", KVF_FLAG, AT(on_policy),
      "--system-prompt: train on answers of the student, generated anew for every step"},
     {"kl", "forward|reverse", "forward", KVF_WORD, AT(kl),

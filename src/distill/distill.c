@@ -37,7 +37,7 @@ typedef struct distilling {
     kvf_distill_options options; /* every value is set once the rows are open */
     kvf__study_options study;
     kvf__document document;
-    kvf__prefix *beside; /* [options.n_distractors] keys and values of the distractors */
+    kvf__prefix beside; /* keys and values of the distractors; P = 0: none */
     char beside_hash[33];
     char *head; /* start of the document's text, for the initial prefix */
     char hash[33];
@@ -98,7 +98,7 @@ static kvf_status check_system_prompt(kvf_ctx *ctx, const kvf_distill_options *o
     return KVF_OK;
 }
 
-static kvf_status check_text(kvf_ctx *ctx, const kvf_distill_options *o, const char *path)
+static kvf_status check_path(kvf_ctx *ctx, const kvf_distill_options *o, const char *path)
 {
     KVF_TRY(kvf__check_input(ctx, path));
     return o->train.out ? kvf__check_not_input(ctx, o->train.out, path) : KVF_OK;
@@ -121,11 +121,11 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
                          o->n_distractors, MOST_DISTRACTORS);
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--temperature must not be negative");
-    KVF_TRY(check_text(ctx, o, text_path(o)));
+    KVF_TRY(check_path(ctx, o, text_path(o)));
     for (size_t i = 0; i < o->n_distractors; i++) {
         if (!o->distractors || !o->distractors[i])
             return kvf__fail(ctx, KVF_EUSAGE, "distractors: file %zu is NULL", i + 1);
-        KVF_TRY(check_text(ctx, o, o->distractors[i]));
+        KVF_TRY(check_path(ctx, o, o->distractors[i]));
     }
     return check_train(ctx, &o->train);
 }
@@ -444,37 +444,19 @@ static kvf_status renew(void *user, const kvf__run *run, kvf__train_rows *rows,
     return st;
 }
 
-static kvf_status open_distractor(const distilling *d, const fed_run *t, const char *path,
-                                  kvf__hash *hash, kvf__prefix *out)
-{
-    kvf__document document = {0};
-    kvf_status st = kvf__document_open(t->run->ctx, t->run->base, path, false, d->options.window,
-                                       &t->rows->renderer.render, &document);
-    if (!st) {
-        kvf__hash_add(hash, document.ids.data, document.ids.n * sizeof *document.ids.data);
-        kvf__document_give(&document, t->run->base, t->run->id.position_start, out);
-    }
-    kvf__document_done(&document);
-    return st;
-}
-
 static kvf_status open_distractors(distilling *d, const fed_run *t)
 {
-    const size_t n = d->options.n_distractors;
-    kvf__hash *hash = NULL;
-    if (!n) return KVF_OK;
+    const kvf__distractors all = {.ctx = t->run->ctx,
+                                  .base = t->run->base,
+                                  .paths = d->options.distractors,
+                                  .n = d->options.n_distractors,
+                                  .start = t->run->id.position_start};
+    if (!all.n) return KVF_OK;
     if (takes_no_step(t))
         return kvf__fail(t->run->ctx, KVF_EUSAGE, "--distractor needs steps, not --steps 0");
-    KVF_TRY(kvf__alloc_array(t->run->ctx, n, sizeof *d->beside, &d->beside));
-    KVF_TRY(kvf__hash_create(t->run->ctx, &hash));
-    kvf_status st = KVF_OK;
-    for (size_t i = 0; !st && i < n; i++)
-        st = open_distractor(d, t, d->options.distractors[i], hash, &d->beside[i]);
-    kvf__hash_hex(hash, d->beside_hash);
-    kvf__hash_free(hash);
-    t->fed->beside = d->beside;
-    t->fed->n_beside = n;
-    return st;
+    t->fed->beside = &d->beside;
+    t->fed->n_beside = all.n;
+    return kvf__distractors_open(&all, d->beside_hash, &d->beside);
 }
 
 static kvf_status make_all(distilling *d, const fed_run *t)
@@ -633,9 +615,7 @@ static kvf_status distill(kvf_ctx *ctx, const kvf_distill_options *options,
     kvf__document_done(&d.document);
     kvf__teacher_done(&d.held_out);
     kvf__row_list_done(&d.queries);
-    for (size_t i = 0; d.beside && i < d.options.n_distractors; i++)
-        kvf__prefix_done(&d.beside[i]);
-    kvf__free(d.beside);
+    kvf__prefix_done(&d.beside);
     kvf__free(d.head);
     return st;
 }

@@ -33,12 +33,21 @@ kvf__render kvf__document_render(const kvf__render *render);
  * frees *out. */
 kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
                               const kvf__render *render, int64_t n, char **out);
-/* Moves the document's keys and values to *out, with the keys as far before the text that begins at
- * `start` as they were before their own. The caller frees *out. */
-void kvf__document_give(kvf__document *document, const kvf_base *base, int64_t start,
-                        kvf__prefix *out);
 kvf__subject kvf__document_subject(const kvf__document *document);
 kvf__match_source kvf__document_source(const kvf__document *document);
+
+/* Prefixes of other documents that rows read beside the trained one. */
+typedef struct kvf__distractors {
+    kvf_ctx *ctx;
+    const kvf_base *base;
+    const char *const *paths; /* [n] */
+    size_t n;
+    int64_t start; /* position at which rows begin */
+} kvf__distractors;
+/* Opens the files, and joins their keys and values at the distances to the rows that they have
+ * alone. hex: hash of what they hold. The caller frees *out, even after a failure. EUNSUPPORTED,
+ * EMISMATCH: a prefix that cannot be joined, or is of another base. */
+kvf_status kvf__distractors_open(const kvf__distractors *d, char hex[33], kvf__prefix *out);
 
 /* Adds pieces of the document of `chunk` tokens with labels on every token. Each begins 1/parts of
  * a piece after the previous one. */

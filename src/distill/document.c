@@ -145,14 +145,6 @@ void kvf__document_done(kvf__document *document)
     *document = (kvf__document){0};
 }
 
-void kvf__document_give(kvf__document *document, const kvf_base *base, int64_t start,
-                        kvf__prefix *out)
-{
-    *out = document->context->file.prefix;
-    document->context->file.prefix = (kvf__prefix){0};
-    kvf__rope_move(kvf__model_desc(base->model), out, document->window, start);
-}
-
 kvf__subject kvf__document_subject(const kvf__document *document)
 {
     return (kvf__subject){.condition.prefix = &document->context->file.prefix,

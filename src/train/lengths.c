@@ -181,8 +181,8 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     for (walk w = begin_walk(t, true, true); next_part(t, &w);)
         kvf__batch_sizes_raise(&sizes, &t->rows.batcher.sizes);
     if (t->run.ranks) kvf__batch_sizes_raise(&sizes, &least); /* a rank may have no rows at all */
-    *limits = kvf__limits_for(&sizes, t->run.id.P + kvf__beside_most(&t->rows), t->run.id.neurons.N,
-                              true);
+    *limits = kvf__limits_for(&sizes, t->run.id.P + (t->rows.beside ? t->rows.beside->P : 0),
+                              t->run.id.neurons.N, true);
     limits->recompute = t->run.options.recompute ||
                         (t->run.options.stream_layers && !KVF__GIVEN(&t->run.options, recompute));
     limits->row_dropout = by_rows;

@@ -28,7 +28,8 @@ typedef struct kvf__train_task {
 typedef struct kvf__fed {
     kvf__dataset data, valid;
     kvf__teacher teacher; /* targets instead of labels; k = 0: none */
-    /* Prefixes that rows read beside the trained one, in turn, in every other step; borrowed. */
+    /* Prefix of n_beside parts that rows read beside the trained one in every other step;
+     * borrowed; NULL: none. */
     const kvf__prefix *beside;
     size_t n_beside;
 } kvf__fed;
@@ -79,7 +80,7 @@ typedef struct kvf__train_rows {
     kvf__renderer renderer;
     kvf__batcher batcher;
     kvf__teacher teacher;      /* targets instead of labels; k = 0: none */
-    const kvf__prefix *beside; /* [n_beside] as in kvf__fed */
+    const kvf__prefix *beside; /* as in kvf__fed */
     size_t n_beside;
     const kvf__feed *feed; /* NULL: data and valid come from the options' files */
     kvf__reads *reads;     /* shared with other runs; NULL: none */

@@ -78,8 +78,6 @@ void kvf__dropout_bwd(const kvf__run *run, kvf__tuned *tuned);
 kvf_status kvf__beside_alloc(const kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows);
 void kvf__beside_fwd(const kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows);
 void kvf__beside_bwd(kvf__tuned *tuned);
-/* Returns the most tokens of a prefix beside the trained one. */
-int64_t kvf__beside_most(const kvf__train_rows *rows);
 /* low_rank_task.c: --task-prefix low-rank, the task's prefix from the shared one. */
 kvf_status kvf__low_rank_task_alloc(const kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows);
 void kvf__low_rank_task_fwd(kvf__tuned *tuned, const kvf__train_task *task);

@@ -28,9 +28,8 @@ has out "\"loss_prefix\":$loss"
 has out '"finished_before":true'
 
 # beside other documents
-printf 'xyz xyz zyx abf.\n' >distractor.txt
 # shellcheck disable=SC2086
-run 0 distill $shared --distractor distractor.txt --distractor train.jsonl --steps 4 --out beside.h5 --quiet --threads 2
+run 0 distill $shared --distractor prefix.h5 --distractor run.h5 --steps 4 --out beside.h5 --quiet --threads 2
 run 0 inspect beside.h5
 has out 'distractors  *2$'
 # shellcheck disable=SC2086

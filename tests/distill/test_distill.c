@@ -171,25 +171,25 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
-/* With other documents beside the prefix, which are not stored: they are named again. */
-START_TEST(distractors_resume_to_the_bit)
+/* Beside another prefix, which is not stored and is named again. The bytes repeat. A distractor of
+ * another form is refused. */
+START_TEST(distractors)
 {
-    static const char *distractors[2];
-    char paths[2][512];
+    static const char *paths[2];
     kvf_distill_options o = options(out);
+    char folded[512];
+    const kvf_merge_options merge = {.run = out, .out = folded, .force = true};
+    kvf_merge_result merged;
     kvf_distill_result result;
-    toy_write(dir, "first.txt", "abab cdcd abcd dcba acac bdbd abab cdcd\n");
-    toy_write(dir, "second.txt", "xyz xyz zyx\n");
-    toy_path(paths[0], dir, "first.txt");
-    toy_path(paths[1], dir, "second.txt");
+    toy_path(folded, dir, "folded.h5");
+    paths[0] = paths[1] = folded;
     distill(&o);
-    o.distractors = distractors;
+    ck_assert(!kvf_merge(ctx, &merge, &merged));
+    o.distractors = paths;
     o.n_distractors = 2;
-    distractors[0] = paths[0];
-    distractors[1] = o.train.out = paths[1];
+    o.train.out = folded;
     o.train.force = true;
     ck_assert_int_eq(kvf_distill(ctx, &o, &result), KVF_EUSAGE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "second.txt"));
     o.train.out = other;
     o.train.schedule_steps = 6;
     distill(&o);
@@ -206,6 +206,19 @@ START_TEST(distractors_resume_to_the_bit)
     o.n_distractors = 2;
     distill(&o);
     ck_assert(equal_files(out, other));
+
+    o = options(out);
+    o.train.force = true;
+    ck_assert(!kvf_train_set(ctx, &o.train, "ffn-length", "3"));
+    distill(&o);
+    ck_assert(!kvf_merge(ctx, &merge, &merged));
+    o.distractors = paths;
+    o.n_distractors = 1;
+    ck_assert_int_eq(kvf_distill(ctx, &o, &result), KVF_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "folded.h5: a distractor has keys and "));
+    toy_write(dir, "folded.h5", "\x89HDF\r\n\x1a\n");
+    ck_assert_int_eq(kvf_distill(ctx, &o, &result), KVF_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "folded.h5: "));
 }
 END_TEST
 
@@ -442,11 +455,7 @@ START_TEST(distractors_that_are_none)
     many[0] = data;
     refuse(&o, KVF_EUSAGE, "distractors: file 2 is NULL");
     o.n_distractors = 1;
-    toy_write(dir, "document.txt", " ");
-    many[0] = document;
-    o.document = data;
-    refuse(&o, KVF_EDATA, "the document is empty");
-    toy_write(dir, "document.txt", "abc");
+    refuse(&o, KVF_EFORMAT, "train.jsonl");
     ck_assert(!kvf_train_set(ctx, &o.train, "steps", "0"));
     refuse(&o, KVF_EUSAGE, "--distractor needs steps");
     o = system_options(out);
@@ -526,7 +535,7 @@ int main(void)
     tcase_add_test(cases, whole_document_is_the_teacher);
     tcase_add_test(cases, same_command_same_bytes);
     tcase_add_test(cases, resume_equals_no_stop);
-    tcase_add_test(cases, distractors_resume_to_the_bit);
+    tcase_add_test(cases, distractors);
     tcase_add_loop_test(cases, start_by_matching, 0, 3);
     tcase_add_test(cases, matching_all_of_it);
     tcase_add_loop_test(cases, windows, 0, 2);

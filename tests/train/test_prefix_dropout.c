@@ -29,7 +29,7 @@ static kvf__trainer *open_beside(const kvf_train_options *o, const kvf__prefix *
     ck_assert_msg(!kvf__trainer_open(ctx, o, &(kvf__trainer_uses){0}, &t), "%s",
                   kvf_ctx_error(ctx));
     t->rows.beside = beside;
-    t->rows.n_beside = beside != NULL;
+    t->rows.n_beside = beside ? 2 : 0; /* parts of it */
     ck_assert(!kvf__beside_alloc(&t->run, &t->tuned, &t->rows));
     ck_assert_msg(!kvf__trainer_prepare(t), "%s", kvf_ctx_error(ctx));
     return t;
@@ -44,7 +44,7 @@ static kvf__trainer *open_trainer(const kvf_train_options *o)
  * parameters by less than f32 can show. */
 static double first_loss(kvf__trainer *t)
 {
-    t->run.progress.step = (int64_t)t->rows.n_beside;
+    t->run.progress.step = t->rows.beside != NULL;
     kvf__rows_rewind(&t->rows);
     ck_assert_msg(!kvf__trainer_step(t), "%s", kvf_ctx_error(ctx));
     return t->run.progress.train_loss;
