@@ -7,6 +7,9 @@ seconds. What is in --work already is not run again.
 
     python tests/bench/documents.py --kvfold build/kvfold --base MODEL.gguf --xquad xquad.en.json --work WORK
 
+With --composed the documents are distilled apart, each alone and with a KL that keeps it out of the text of the others, and joined by
+`kvfold compose`. The table has the loss of each document's questions, and in brackets the share of the gain of its own prefix alone.
+
 Needs no package.
 """
 import argparse
@@ -72,6 +75,55 @@ def figures(said):
     return tokens, bare, document, kl[0], f"{prefix:.3f}, {100 * (bare - prefix) / (bare - document):.0f} %, {float(kl[1]):.3f}, {seconds} s"
 
 
+def run(args, *words):
+    return subprocess.run([args.kvfold, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
+
+
+def others_of(args, name):
+    """Writes the text of the other documents as rows of 80 words, and returns the path."""
+    path = os.path.join(args.work, name + "-others.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        for other in (o for o in args.documents if o != name):
+            with open(make(other, args.xquad, args.work)[0], encoding="utf-8") as text:
+                words = text.read().split()
+            for at in range(0, len(words), 80):
+                file.write(json.dumps({"text": " ".join(words[at:at + 80])}) + "\n")
+    return path
+
+
+def distilled(args, name, length, kept_out):
+    """Path of a prefix of the document. kept_out: with the KL on the other documents."""
+    stem = os.path.join(args.work, f"{name}-{length}" + ("-kept-out" if kept_out else ""))
+    if not os.path.exists(stem + "-prefix.h5"):
+        run(args, "distill", "--base", args.base, "--document", make(name, args.xquad, args.work)[0], "--force",
+            "--prefix-length", str(length), "--out", stem + ".h5", *WAYS["match, 60 steps"],
+            *(["--retain", others_of(args, name), "--kl-to-base", "1"] if kept_out else []), *args.more.split())
+        run(args, "merge", stem + ".h5", "--out", stem + "-prefix.h5", "--force")
+        os.remove(stem + ".h5")
+    return stem + "-prefix.h5"
+
+
+def loss_of(args, name, *prefix):
+    questions = make(name, args.xquad, args.work)[1]
+    said = run(args, "eval", "--base", args.base, "--data", questions, "--json", "--quiet", *(["--prefix", *prefix] if prefix else []))
+    return json.loads(said.splitlines()[-1])["loss"]
+
+
+def composed(args, length):
+    losses = {name: [loss_of(args, name)] for name in args.documents}
+    for kept_out in (False, True):
+        prefixes = {name: distilled(args, name, length, kept_out) for name in args.documents}
+        joined = {mode: os.path.join(args.work, mode + ".h5") for mode in ("parallel", "concatenate")}
+        for mode, out in joined.items():
+            run(args, "compose", *prefixes.values(), "--base", args.base, "--mode", mode, "--out", out, "--force")
+        for name, row in losses.items():
+            row += [loss_of(args, name, path) for path in (prefixes[name], *joined.values())]
+    print("| document | bare | alone | parallel | one after the other | alone, KL | parallel | one after the other |")
+    for name, (bare, alone, *more) in losses.items():
+        cells = (f"{loss:.3f} ({100 * (bare - loss) / (bare - alone):.0f} %)" for loss in more)
+        print(f"| {name} | {bare:.3f} | {alone:.3f} | {' | '.join(cells)} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvfold", default="kvfold")
@@ -81,8 +133,12 @@ def main():
     parser.add_argument("--documents", nargs="+", default=["bowl", "faq", "law", "xargs", "gpl"], choices=[*ARTICLES, *FILES])
     parser.add_argument("--lengths", nargs="+", type=int, default=[16, 64, 256])
     parser.add_argument("--more", default="", help="options for every run")
+    parser.add_argument("--composed", action="store_true", help="join the documents, at the first of --lengths")
     args = parser.parse_args()
     os.makedirs(args.work, exist_ok=True)
+    if args.composed:
+        composed(args, args.lengths[0])
+        return
     print("| document, tokens | P | bare | " + " | ".join(WAYS) + " | with the document |")
     for name in args.documents:
         for length in args.lengths:
