@@ -14,9 +14,9 @@ enum { MANY_ROWS = 5000, LEAST_STEPS = 10, FEW_STEPS = 200, PASSES = 20, VALIDAT
 
 static const char *methods_for(const char *task, bool many)
 {
-    const bool tags = !strcmp(task, "seq-cls") || !strcmp(task, "token-cls");
-    if (!tags && strcmp(task, "lm")) return "mlp,direct,adapter";
-    return tags && many ? "mlp,mlp:ffn-length=128,adapter" : "mlp,mlp:ffn-length=32,adapter";
+    const bool classes = !strcmp(task, "seq-cls") || !strcmp(task, "token-cls");
+    if (!classes && strcmp(task, "lm")) return "mlp,direct,adapter";
+    return classes && many ? "mlp,mlp:ffn-length=128,adapter" : "mlp,mlp:ffn-length=32,adapter";
 }
 
 int cli_quick_begin(cli_call *call, cli_compare_values *v)

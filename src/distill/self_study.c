@@ -9,10 +9,9 @@
 
 #include <string.h>
 
-#define STUDY_STREAM 0x73747564 /* "stud" */
-#define QUESTION_SEED                                                                              \
-    0x61736b73 /* "asks": separates this random stream from that of the answers                    \
-                */
+#define STUDY_STREAM  0x73747564 /* "stud" */
+#define QUESTION_SEED 0x61736b73 /* "asks": separates this random stream from that of the answers  \
+                                  */
 
 #define QUESTION_SHARE 0.4 /* share of the answers' temperature: questions must make sense */
 
