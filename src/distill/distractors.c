@@ -32,7 +32,8 @@ static kvf_status join(const kvf__distractors *d, kvf_prefix **file, kvf__hash *
     int64_t P, at = 0;
     KVF_TRY(open_all(d, file, &P));
     KVF_TRY(kvf__prefix_create(d->ctx, out, &shape, P));
-    KVF_TRY(kvf__prefix_weigh(d->ctx, out));
+    for (size_t i = 0; i < d->n && !out->log_weight; i++)
+        if (file[i]->file.prefix.log_weight) KVF_TRY(kvf__prefix_weigh(d->ctx, out));
     for (size_t i = 0; i < d->n; i++) {
         kvf__prefix *part = &file[i]->file.prefix;
         kvf__hash_add(hash, part->kv, kvf__prefix_count(part) * sizeof *part->kv);

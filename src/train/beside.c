@@ -15,7 +15,8 @@ kvf_status kvf__beside_alloc(const kvf__run *run, kvf__tuned *tuned, const kvf__
     const int64_t P = own->P + rows->beside->P;
     KVF_TRY(kvf__prefix_create(run->ctx, &tuned->both, &shape, P));
     KVF_TRY(kvf__prefix_create(run->ctx, &tuned->dboth, &shape, P));
-    if (own->log_weight) KVF_TRY(kvf__prefix_weigh(run->ctx, &tuned->both));
+    if (own->log_weight || rows->beside->log_weight)
+        KVF_TRY(kvf__prefix_weigh(run->ctx, &tuned->both));
     return tuned->dprefix.log_weight ? kvf__prefix_weigh(run->ctx, &tuned->dboth) : KVF_OK;
 }
 
