@@ -5,12 +5,13 @@
  * --skip-nonfinite N skips N steps of the first kind and stops at the next one; the last saved file
  * stays intact. --spike-guard X skips a loss above X times the mean of the last 32 steps, once
  * there are 8. Spikes count in that mean, so after several of them the guard accepts the higher
- * level. */
+ * level. At the end a warning says that the loss has risen. */
 #include "step.h"
 
 #include <math.h>
 
-enum { WINDOW = 32, LEAST = 8, PIECE = 4096 };
+enum { WINDOW = 32, LEAST = 8, FIRST = 4, PIECE = 4096 };
+static const double RISEN = 1.5; /* last losses by first ones: more than batches differ */
 
 static bool all_finite(const float *values, int64_t n)
 {
@@ -82,17 +83,30 @@ kvf_status kvf__step_check_gradient(const kvf__run *run, const kvf__stepper *ste
     return kvf__fail(run->ctx, KVF_ENUMERIC, "the gradient of %s is not finite", name ? name : "?");
 }
 
-/* Returns the mean of the finite losses among the last WINDOW steps; NaN if there are too few. */
-static double mean_loss(const kvf__run *run)
+/* Returns the mean of the finite losses of steps [from, to); NaN if there are fewer than `least`. */
+static double mean_loss(const kvf__run *run, int64_t from, int64_t to, int least)
 {
     double sum = 0;
     int n = 0;
-    for (int64_t i = run->progress.step - 1; i >= 0 && i >= run->progress.step - WINDOW; i--) {
+    for (int64_t i = from > 0 ? from : 0; i < to; i++) {
         if (!isfinite(run->progress.history.train_loss[i])) continue;
         sum += run->progress.history.train_loss[i];
         n++;
     }
-    return n < LEAST ? NAN : sum / n;
+    return n < least ? NAN : sum / n;
+}
+
+void kvf__step_note_risen(kvf__run *run)
+{
+    const int64_t steps = run->progress.step;
+    if (steps < FIRST + LEAST) return;
+    double first = mean_loss(run, 0, FIRST, FIRST);
+    double last = mean_loss(run, steps - LEAST, steps, LEAST);
+    if (!(last > RISEN * first)) return;
+    kvf__run_note(run,
+                  "warning: the loss has risen from %.4f (first %d steps) to %.4f (last %d): train "
+                  "again with --warmup 20 or half of --lr",
+                  first, FIRST, last, LEAST);
 }
 
 /* Reads the history only with the option: a trainer in memory may step past the end of its history.
@@ -100,7 +114,9 @@ static double mean_loss(const kvf__run *run)
 static bool is_spike(kvf__run *run)
 {
     if (!(run->options.spike_guard > 0)) return false;
-    double mean = mean_loss(run), most = run->options.spike_guard * mean;
+    const int64_t step = run->progress.step;
+    double mean = mean_loss(run, step - WINDOW, step, LEAST);
+    double most = run->options.spike_guard * mean;
     if (isnan(mean) || run->progress.train_loss <= most) return false;
     kvf__run_note(run, "step %lld skipped: loss %.4f exceeds %g times the mean %.4f",
                   (long long)run->progress.step + 1, run->progress.train_loss,

@@ -66,6 +66,7 @@ static kvf_status run_steps(kvf__trainer *t)
         st = kvf__trainer_follow(t);
     else if (!st)
         st = kvf__ranks_end(&t->run, kvf__trainer_loop(t));
+    if (!st && !kvf__ranks_follows(t->run.ranks) && t->rows.n == 1) kvf__step_note_risen(&t->run);
     kvf__trainer_end(t, st);
     return st;
 }

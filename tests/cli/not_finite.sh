@@ -65,3 +65,11 @@ sed 's/.*"history"//' out >one
 run 0 inspect parts.h5 --json
 sed 's/.*"history"//' out >two
 same one two
+
+# a loss that rises: a row learnt by heart comes twelve times, then others
+train 0 --method direct --limit 1 --steps 200 --out first.h5 --quiet
+grep -q risen out && fail "a falling loss has a warning"
+for i in 1 2 3 4 5 6 7 8 9 10 11; do sed -n 1p train.jsonl; done >rising.jsonl
+cat train.jsonl >>rising.jsonl
+train 0 --method direct --init-from first.h5 --lr 1e-6 --data rising.jsonl --shuffle off --batch-size 1 --steps 24 --out risen.h5 --quiet
+has out '^warning: the loss has risen from [0-9.]* (first 4 steps) to [0-9.]* (last 8): train again with --warmup 20 or half of --lr$'
