@@ -10,6 +10,9 @@ continues: finished runs are read back from --out.
 sst2/{train,dev}.tsv, superglue/RTE/{train,val}.jsonl, wnut17/{wnut17train.conll,emerging.dev.conll} and e2e/{trainset,devset}.csv. E2E is
 validated on the first 100 rows of devset.csv, and trained for three epochs only, because few rows are soon learnt by heart. Its rows are drawn here, since
 they are also measured as text in the context, in the place of a prefix. Scores are those of the best checkpoints on the validation rows. Needs no package.
+
+--lora RATE, once for each rate to try on the first draw, trains the LoRA of peft_lora.py instead. Its rows are drawn here (for SST-2 and RTE each class
+keeps its share), so on E2E they are those of the other methods, on other tasks different ones. On E2E its last state counts.
 """
 import argparse
 import csv
@@ -20,6 +23,8 @@ import re
 import statistics
 import subprocess
 import sys
+
+import peft_lora
 
 NEURONS = "mlp:ffn-length=32"
 TASKS = {  # name: base, training rows, validation rows, methods, options
@@ -97,21 +102,30 @@ def spread_of(values):
     return {"mean": statistics.mean(values), "sd": statistics.stdev(values) if len(values) > 1 else None}
 
 
+def e2e_rows(inputs, rows, seed):
+    """Returns the header and the rows of one draw."""
+    header, *every = read_rows(inputs[1])
+    return [header, *random.Random(1000 * rows + seed).sample(every, rows)]
+
+
+def e2e_steps(rows):
+    return max(1, 3 * rows // 8)
+
+
 def decoder_cell(args, rows, inputs):
     """Like the object of compare, over draws made here, with the rows in the context as another method."""
-    header, *every = read_rows(inputs[1])
-    losses, steps = {}, max(1, 3 * rows // 8)
-    for draw in range(args.draws):
-        chosen = random.Random(1000 * rows + draw).sample(every, rows)
-        data = write_rows(os.path.join(args.out, f"E2E-{rows}-{draw}.csv"), [header, *chosen])
-        found = compare(args, "E2E", [inputs[0], data, inputs[2]], f"E2E-{rows}-{draw}", "--seeds", "1", "--seed", str(draw), "--steps", str(steps),
+    losses, steps = {}, e2e_steps(rows)
+    for seed in range(args.draws):
+        chosen = e2e_rows(inputs, rows, seed)
+        data = write_rows(os.path.join(args.out, f"E2E-{rows}-{seed}.csv"), chosen)
+        found = compare(args, "E2E", [inputs[0], data, inputs[2]], f"E2E-{rows}-{seed}", "--seeds", "1", "--seed", str(seed), "--steps", str(steps),
                         "--eval-every", str(max(1, steps // 2) if rows > 16 else steps))
         if not found:
             return None
         for method in found["methods"]:
             losses.setdefault(method["name"], []).append(method["loss"]["mean"])
         if rows <= MOST_IN_CONTEXT:
-            losses.setdefault("rows in the context", []).append(in_context(args, inputs, data, chosen))
+            losses.setdefault("rows in the context", []).append(in_context(args, inputs, data, chosen[1:]))
     first = next(iter(losses.values()))
     methods = []
     for name, values in losses.items():
@@ -122,8 +136,65 @@ def decoder_cell(args, rows, inputs):
     return {"methods": methods}
 
 
+def read_examples(name, path):
+    """Returns (text, class), ((text, text), class) or (words, tags) of a file."""
+    with open(path, newline="", encoding="utf-8") as file:
+        if name == "SST-2":
+            return [tuple(line.rstrip("\n").rsplit("\t", 1)) for line in file]
+        if name == "RTE":
+            return [((row["premise"], row["hypothesis"]), row["label"]) for row in map(json.loads, file)]
+        sentences = [[line.split("\t") for line in part.splitlines()] for part in re.split(r"\n\s*\n", file.read().strip().replace("\r", ""))]
+    return [([words[0] for words in sentence], [words[-1].strip() for words in sentence]) for sentence in sentences]
+
+
+def draw(examples, rows, seed):
+    """Chooses rows; each class keeps its share."""
+    order = random.Random(seed).sample(examples, len(examples))
+    if isinstance(order[0][1], list):
+        return order[:rows]
+    classes = sorted({gold for _, gold in order})
+    chosen, left = [], rows
+    for i, name in enumerate(classes):
+        same = [row for row in order if row[1] == name]
+        take = left if i == len(classes) - 1 else max(1, round(rows * len(same) / len(order)))
+        chosen, left = chosen + same[:take], left - take
+    return chosen
+
+
+def lora(args, name, rows, seed, rate, inputs):
+    """Returns the score, or the loss on E2E, of one LoRA."""
+    if name != "E2E":
+        return peft_lora.train_encoder(inputs[0], draw(read_examples(name, inputs[1]), rows, seed), read_examples(name, inputs[2]), rate, args.steps,
+                                       max(1, args.steps // 2), seed, args.threads or 1)
+    out = os.path.join(args.out, "lora")
+    peft_lora.train_lm(inputs[0], e2e_rows(inputs, rows, seed)[1:], rate, e2e_steps(rows), out, seed, args.threads or 1)
+    return run(args, "eval", "--base", inputs[0], "--lora", out, "--data", inputs[2], "--quiet", *TASKS["E2E"][4])["loss"]
+
+
+def lora_cell(args, name, rows, inputs):
+    """The scores of a LoRA over the draws, at the best of the rates on the first one; finished scores are in --out."""
+    kept = os.path.join(args.out, f"{name}-{rows}-lora.json")
+    done = {}
+    if os.path.exists(kept):
+        with open(kept, encoding="utf-8") as file:
+            done = json.load(file)
+
+    def score(seed, rate):
+        key = f"{seed} {rate}"
+        if key not in done:
+            done[key] = lora(args, name, rows, seed, rate, inputs)
+            with open(kept, "w", encoding="utf-8") as file:
+                json.dump(done, file)
+        return done[key]
+    sign = -1 if name == "E2E" else 1
+    best = max(args.lora, key=lambda rate: sign * score(0, rate))
+    return {"methods": [{"name": f"LoRA at {best}", "score": spread_of([score(seed, best) for seed in range(args.draws)]), "difference": None}]}
+
+
 def cell(args, name, rows, inputs):
     """Trains one cell; None: no run succeeded."""
+    if args.lora:
+        return lora_cell(args, name, rows, inputs)
     if name == "E2E":
         return decoder_cell(args, rows, inputs)
     return compare(args, name, inputs, f"{name}-{rows}", "--rows", str(rows), "--draws", str(args.draws), "--steps", str(args.steps),
@@ -156,6 +227,7 @@ def main():
     parser.add_argument("--rows", type=int, action="append", help="default: 16, 64, 256")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--steps", type=int, default=200, help="of all tasks but E2E")
+    parser.add_argument("--lora", type=float, action="append", help="learning rates of a LoRA")
     parser.add_argument("--threads", type=int)
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
@@ -166,7 +238,7 @@ def main():
         for rows in (args.rows or [16, 64, 256]) if inputs else []:
             found = cell(args, name, rows, inputs)
             for method in found["methods"] if found else []:
-                print(f"| {name}, {method.get('best_metric') or 'loss'} | {rows} | {method['name']} | {cell_text(method)} |", flush=True)
+                print(f"| {name}, {method.get('best_metric') or ('loss' if name == 'E2E' else 'score')} | {rows} | {method['name']} | {cell_text(method)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Trains on E2E. Prints, tab-separated, the loss on 100 rows of E2E, on 60 paragraphs of XQuAD, on the answers to 80 questions of XQuAD behind their
 paragraphs, and the accuracy on 100 sentences of SST-2 behind four examples. The text of --kl-to-base are the prompts of the training rows, or 120
-paragraphs of the other half of XQuAD's articles. --lora RATE trains a LoRA of rank 8 on all linear layers in PyTorch (torch, transformers, peft).
+paragraphs of the other half of XQuAD's articles. --lora RATE trains the LoRA of peft_lora.py.
 """
 import argparse
 import csv
@@ -12,6 +12,8 @@ import json
 import os
 import random
 import subprocess
+
+import peft_lora
 
 WORD = {"1": "positive", "0": "negative"}
 TEXT = ["--kl-to-base", "1", "--retain"]
@@ -75,38 +77,6 @@ def measure(args, name, subject):
     print("\t".join([name] + [f"{loss:.3f}" for loss in losses] + [str(hits)]), flush=True)
 
 
-def train_lora(args, rate, out):
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    torch.manual_seed(args.seed)
-    torch.set_num_threads(args.threads)
-    place, name = os.path.split(os.path.abspath(args.base))
-    tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=name)
-    model = AutoModelForCausalLM.from_pretrained(place, gguf_file=name, dtype=torch.float32)
-    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=8, lora_alpha=16, target_modules="all-linear"))
-    rows = read_csv(os.path.join(args.data, "e2e/trainset.csv"))[1:]
-    random.Random(args.seed).shuffle(rows)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=rate, weight_decay=0)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 10) * (1 - step / args.steps))
-    for step in range(args.steps):
-        parts = [[tokenizer(text, add_special_tokens=False)["input_ids"] for text in row] for row in rows[8 * step:8 * step + 8]]
-        parts = [(prompt, text + [tokenizer.convert_tokens_to_ids("<|im_end|>")]) for prompt, text in parts]
-        longest = max(len(prompt) + len(text) for prompt, text in parts)
-
-        def padded(lists, filler):
-            return torch.tensor([ids + [filler] * (longest - len(ids)) for ids in lists])
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = model(input_ids=padded([prompt + text for prompt, text in parts], 0),
-                         attention_mask=padded([[1] * (len(prompt) + len(text)) for prompt, text in parts], 0),
-                         labels=padded([[-100] * len(prompt) + text for prompt, text in parts], -100)).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    model.save_pretrained(out)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvfold", default="build/kvfold")
@@ -133,7 +103,7 @@ def main():
         measure(args, f"{name}, seed {args.seed}", ["--prefix", run, "--checkpoint", "last"])
     for rate in args.lora:
         folder = os.path.join(args.folder, f"lora-{rate}-{args.seed}")
-        train_lora(args, rate, folder)
+        peft_lora.train_lm(args.base, read_csv(os.path.join(args.data, "e2e/trainset.csv"))[1:], rate, args.steps, folder, args.seed, args.threads)
         measure(args, f"LoRA at {rate}, seed {args.seed}", ["--lora", folder])
 
 
