@@ -38,6 +38,7 @@ kvf_status kvf__step_check_gradient(const kvf__run *run, const kvf__stepper *ste
                                     const kvf__params *steps);
 kvf_status kvf__step_guard(kvf__run *run, kvf__stepper *stepper, const kvf__params *params,
                            kvf_status st, bool *take);
+/* Warns if the last losses of the run are far above the first ones. */
 void kvf__step_note_risen(kvf__run *run);
 
 #endif

@@ -83,7 +83,7 @@ kvf_status kvf__step_check_gradient(const kvf__run *run, const kvf__stepper *ste
     return kvf__fail(run->ctx, KVF_ENUMERIC, "the gradient of %s is not finite", name ? name : "?");
 }
 
-/* Returns the mean of the finite losses of steps [from, to); NaN if there are fewer than `least`. */
+/* Returns the mean of the finite losses of steps [from, to); NaN if fewer than `least`. */
 static double mean_loss(const kvf__run *run, int64_t from, int64_t to, int least)
 {
     double sum = 0;

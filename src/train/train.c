@@ -62,11 +62,13 @@ static kvf_status run_steps(kvf__trainer *t)
     if (!st && t->run.options.forecast == KVF_FORECAST_ON) st = kvf__trainer_forecast(t);
     if (!st) st = kvf__ranks_divide(&t->run, &t->rows, retention);
     st = kvf__trainer_agree(t, st);
-    if (!st && kvf__ranks_follows(t->run.ranks))
+    if (!st && kvf__ranks_follows(t->run.ranks)) {
         st = kvf__trainer_follow(t);
-    else if (!st)
+    } else if (!st) {
         st = kvf__ranks_end(&t->run, kvf__trainer_loop(t));
-    if (!st && !kvf__ranks_follows(t->run.ranks) && t->rows.n == 1) kvf__step_note_risen(&t->run);
+        /* losses of several tasks do not compare */
+        if (!st && t->rows.n == 1) kvf__step_note_risen(&t->run);
+    }
     kvf__trainer_end(t, st);
     return st;
 }
