@@ -26,15 +26,15 @@ import sys
 
 import peft_lora
 
-NEURONS = "mlp:ffn-length=32"
+METHODS = ["mlp", "mlp:ffn-length=32", "direct", "adapter"]
 TASKS = {  # name: base, training rows, validation rows, methods, options
-    "SST-2": ("encoder", "sst2/train.tsv", "sst2/dev.tsv", ["mlp", NEURONS, "direct", "adapter"],
+    "SST-2": ("encoder", "sst2/train.tsv", "sst2/dev.tsv", [*METHODS, "full"],
               ["--task", "seq-cls", "--no-header", "--columns", "text,label"]),
-    "RTE": ("encoder", "superglue/RTE/train.jsonl", "superglue/RTE/val.jsonl", ["mlp", NEURONS, "direct", "adapter"],
+    "RTE": ("encoder", "superglue/RTE/train.jsonl", "superglue/RTE/val.jsonl", [*METHODS, "full"],
             ["--task", "seq-cls", "--overlong", "truncate"]),
-    "WNUT-17": ("encoder", "wnut17/wnut17train.conll", "wnut17/emerging.dev.conll", ["mlp", NEURONS, "direct", "adapter"],
+    "WNUT-17": ("encoder", "wnut17/wnut17train.conll", "wnut17/emerging.dev.conll", [*METHODS, "full"],
                 ["--task", "token-cls", "--overlong", "truncate"]),
-    "E2E": ("decoder", "e2e/trainset.csv", "e2e/devset.csv", ["mlp", NEURONS, "direct", "adapter"],
+    "E2E": ("decoder", "e2e/trainset.csv", "e2e/devset.csv", METHODS,
             ["--map", "prompt=mr,completion=ref"]),
 }
 E2E_VALID = 100
